@@ -1,0 +1,24 @@
+# Copyright 2026 The JAX Authors. All Rights Reserved.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+# ==============================================================================
+"""The patches, one module each, named after the subject of its patch."""
+
+# The order in which they apply.
+ORDER: tuple[str, ...] = (
+    "add_the_tile_arithmetic_of_multi_tile_tcgen05_mma",
+    "size_tmem_allocations_by_their_layout",
+    "support_tmem_references_of_several_row_tiles",
+    "issue_several_m_tiles_and_a_short_last_n_tile",
+    "support_sparse_mma_over_several_m_and_n_tiles",
+)
