@@ -144,7 +144,8 @@ class Patch:
     body: why: the hardware reason, and where that was verified.
     edits: the changes of JAX's own files, applied in this order.
     new_files: files of this repository that the patch brings into the tree; a
-      trailing slash names a folder with everything under it.
+      trailing slash names a folder with everything under it. What lies in
+      tests/ (a helper of the tests) does not go into the wheel.
     tests: test files that must pass with the patch. The first patch of the
       series that names one brings it into the tree.
   """
@@ -157,7 +158,9 @@ class Patch:
 
   def __post_init__(self):
     def fail(expected, got):
-      raise PatchError(f"Patch {self.subject!r}: expected {expected}, got {got}")
+      raise PatchError(
+          f"Patch {self.subject!r}: expected {expected}, got {got}"
+      )
 
     if not self.subject.strip() or "\n" in self.subject:
       fail("a subject of one line", repr(self.subject))

@@ -1,0 +1,129 @@
+# Copyright 2026 The JAX Authors. All Rights Reserved.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+# ==============================================================================
+"""Tests of dense tcgen05.mma calls that cover several M and N tiles."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import gpu_tiles_test_util as test_util
+from jax._src.lib.mlir import ir
+from jax.experimental.mosaic import gpu as mgpu
+from jax.experimental.mosaic.gpu import tcgen05
+import jax.numpy as jnp
+
+Matmul = test_util.Matmul
+
+_MATMULS = (
+    # One tile, as before.
+    Matmul(128, 128, 128, sparse=False),
+    Matmul(128, 512, 64, sparse=False),
+    # Several M tiles.
+    Matmul(256, 128, 128, sparse=False),
+    Matmul(384, 160, 64, sparse=False, b_swizzle=64, a_k_major=False),
+    Matmul(512, 64, 64, jnp.bfloat16, sparse=False),
+    Matmul(256, 96, 128, sparse=False, b_swizzle=32, acc_dtype=jnp.float16),
+    Matmul(256, 256, 64, sparse=False, b_k_major=True),
+    # A short last N tile.
+    Matmul(128, 272, 64, sparse=False, b_swizzle=32),
+    Matmul(128, 384, 128, sparse=False),
+    Matmul(128, 496, 64, sparse=False, b_k_major=True),
+    # Eight bits.
+    Matmul(256, 128, 128, jnp.float8_e4m3fn, sparse=False),
+    Matmul(256, 64, 128, (jnp.float8_e5m2, jnp.float8_e4m3fn), sparse=False,
+           b_swizzle=64),
+    Matmul(128, 384, 128, jnp.int8, acc_dtype=jnp.int32, sparse=False),
+    Matmul(384, 128, 128, jnp.int8, acc_dtype=jnp.int32, sparse=False,
+           b_k_major=True),
+)
+
+
+class MmaTilesTest(test_util.TestCase):
+
+  @parameterized.parameters(*_MATMULS)
+  def test_numbers(self, matmul):
+    matmul.check(self)
+
+  @parameterized.parameters(*_MATMULS)
+  def test_instructions(self, matmul):
+    matmul.check_instructions(self)
+
+  def call(self, m, n, k, *, dtype=None, scaled=False, collective=False):
+    """Emits a call whose operands are just types."""
+    dtype = dtype or ir.F16Type.get()
+    elems = 8 * 32 // mgpu.bitwidth(dtype)
+    n_total = n * (1 + collective)
+    with ir.InsertionPoint(ir.Module.create().body):
+      scales = {}
+      if scaled:
+        e8m0 = ir.Float8E8M0FNUType.get()
+        layout = tcgen05.scales_layout()
+        pad = lambda x: -(-x // 128) * 128
+        scales = dict(
+            a_scale=test_util.tmem_ref((pad(m), k // 32), e8m0, layout),
+            b_scale=test_util.tmem_ref((pad(n_total), k // 32), e8m0, layout),
+        )
+      tcgen05.mma(
+          test_util.tmem_ref((m, n_total), ir.F32Type.get()),
+          test_util.smem_ref((m // 8, k // elems, 8, elems), dtype),
+          test_util.smem_ref((k // 8, n // elems, 8, elems), dtype),
+          a_swizzle=32,
+          b_swizzle=32,
+          collective=collective,
+          **scales,
+      )
+
+  def test_wrong_m(self):
+    with self.assertRaisesWithLiteralMatch(
+        ValueError,
+        "Only M=64 and multiples of 128 are supported for MMA, but got M=192",
+    ):
+      self.call(192, 64, 64)
+
+  def test_collective_n(self):
+    with self.assertRaisesWithLiteralMatch(
+        ValueError,
+        "Only N <= 128 per CTA are supported for collective MMA, but got N=256:"
+        " a second N tile would interleave the columns of both CTAs. Issue one"
+        " MMA for each slice of B and of the accumulator instead.",
+    ):
+      self.call(128, 256, 64, collective=True)
+
+  def test_too_many_columns(self):
+    with self.assertRaisesWithLiteralMatch(
+        ValueError,
+        "MMA operands take 1024 TMEM columns (D: 1024), but only 512 are"
+        " available. Use a smaller M, N or K in each call",
+    ):
+      self.call(512, 256, 64)
+
+  def test_scaled(self):
+    for m, n in ((256, 128), (128, 384)):
+      with self.assertRaisesWithLiteralMatch(
+          NotImplementedError,
+          f"Block-scaled MMA with M={m} and N={n} takes several tiles, which is"
+          " unsupported. Issue one MMA for each 128 rows of A and 256 columns"
+          " of B instead.",
+      ):
+        self.call(m, n, 128, dtype=ir.Float8E4M3FNType.get(), scaled=True)
+
+  @parameterized.parameters((128, 640), (256, 1024))
+  def test_wrong_n(self, m, n):
+    with self.assertRaisesWithLiteralMatch(
+        ValueError, "Only N <= 512 are supported for MMA"
+    ):
+      self.call(m, n, 64)
+
+
+if __name__ == "__main__":
+  absltest.main()
