@@ -256,6 +256,9 @@ def _run(root: pathlib.Path, what: str, args: Sequence[str]) -> str:
     return ""
   env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
   env["PYTHONPATH"] = str(root)
+  # The same result with and without a GPU, and compiling for another one
+  # works. Set it yourself to test on a GPU.
+  env.setdefault("JAX_PLATFORMS", "cpu")
   env.pop("PYTHONSAFEPATH", None)
   result = subprocess.run(
       [sys.executable, *args], cwd=root, env=env, stdin=subprocess.DEVNULL,

@@ -16,9 +16,12 @@
 
 # The order in which they apply.
 ORDER: tuple[str, ...] = (
+    "compile_kernels_for_a_b200_without_a_gpu",
     "add_the_tile_arithmetic_of_multi_tile_tcgen05_mma",
-    "size_tmem_allocations_by_their_layout",
     "support_tmem_references_of_several_row_tiles",
+    "size_tmem_allocations_by_their_layout",
     "issue_several_m_tiles_and_a_short_last_n_tile",
     "support_sparse_mma_over_several_m_and_n_tiles",
+    "simulate_blackwell_kernels_on_a_cpu",
+    "add_a_sparse_matmul_example_for_blackwell",
 )

@@ -162,7 +162,7 @@ def _nvdisasm_root() -> str | None:
 
 @contextlib.contextmanager
 def _silent_stderr() -> Iterator[None]:
-  """Hides what the compiler writes, e.g. that there is no nvdisasm."""
+  """Hides what the compiler writes about the lack of nvdisasm."""
   sys.stderr.flush()
   with tempfile.TemporaryFile() as sink:
     saved = os.dup(2)
@@ -184,9 +184,13 @@ def _dumps() -> Iterator[pathlib.Path]:
   """Lets the compiler write what it does to a folder, and yields it."""
   with tempfile.TemporaryDirectory() as folder:
     variables = {"MOSAIC_GPU_DUMP_TO": folder}
-    if (root := _nvdisasm_root()) is not None:
+    root = _nvdisasm_root()
+    if root is not None:
       variables["MOSAIC_GPU_CUDA_ROOT"] = root
-    with mock.patch.dict(os.environ, variables), _silent_stderr():
+      output = contextlib.nullcontext()
+    else:
+      output = _silent_stderr()
+    with mock.patch.dict(os.environ, variables), output:
       yield pathlib.Path(folder)
 
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -266,30 +267,28 @@ def _run(p: Problem, rng: np.random.Generator) -> bool:
   return ok
 
 
-def _refusal(p: Problem, tree: str) -> str | None:
-  """Returns the error of the JAX in ``tree`` for a problem, None if it works."""
-  code = (
-      "import importlib.util, sys\n"
-      "spec = importlib.util.spec_from_file_location('example', sys.argv[1])\n"
-      "example = importlib.util.module_from_spec(spec)\n"
-      "sys.modules['example'] = example\n"
-      "spec.loader.exec_module(example)\n"
-      "p = example.PROBLEMS[int(sys.argv[2])]\n"
-      "try:\n"
-      "  example.make_kernel(p)\n"
-      "except Exception as e:\n"
-      "  print('refused:', type(e).__name__ + ':', e)\n"
-      "else:\n"
-      "  print('accepted')\n"
-  )
+def _refusals(tree: str) -> list[str | None]:
+  """Returns the errors of the JAX in ``tree``, None where there is none."""
+  code = """
+import importlib.util, json, sys
+spec = importlib.util.spec_from_file_location("example", sys.argv[1])
+example = sys.modules["example"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(example)
+errors = []
+for problem in example.PROBLEMS:
+  try:
+    example.make_kernel(problem)
+    errors.append(None)
+  except Exception as e:
+    errors.append(f"{type(e).__name__}: {e}")
+print(json.dumps(errors))
+"""
   process = subprocess.run(
-      [sys.executable, "-c", code, __file__, str(PROBLEMS.index(p))],
+      [sys.executable, "-c", code, __file__],
       env={**os.environ, "PYTHONPATH": tree, "JAX_PLATFORMS": "cpu"},
-      capture_output=True, text=True, check=True,
+      stdout=subprocess.PIPE, text=True, check=True,
   )
-  [answer] = process.stdout.strip().splitlines()
-  verdict, _, text = answer.partition(": ")
-  return text if verdict == "refused" else None
+  return json.loads(process.stdout)
 
 
 def _has_blackwell() -> bool:
@@ -314,13 +313,12 @@ def main() -> int:
     print("running on the simulator of a B200: no Blackwell GPU here")
   ok = True
   if args.pristine:
-    for p in PROBLEMS:
-      refusal = _refusal(p, args.pristine)
+    for p, error in zip(PROBLEMS, _refusals(args.pristine), strict=True):
       print(
           f"without the patches: {jnp.dtype(p.dtype).name} M={p.m} N={p.n}"
-          f" K={p.k}: {refusal or 'accepted'}"
+          f" K={p.k}: {error or 'accepted'}"
       )
-      ok &= refusal is not None
+      ok &= error is not None
   rng = np.random.default_rng(0)
   with device:
     for p in PROBLEMS:

@@ -124,6 +124,8 @@ def simulate(
   try:
     with deviceless.as_blackwell():
       yield simulation
+      # JAX returns from a call before the kernel has run.
+      jax.block_until_ready(jax.live_arrays("cpu"))
   except jax.errors.JaxRuntimeError:
     # XLA only keeps the text of an error in a callback.
     if simulation.error is None:

@@ -259,18 +259,15 @@ def _size_and_alignment(ty: str) -> tuple[int, int]:
 
 
 def _struct_fields(ty: str) -> list[str]:
-  fields, depth, begin = [], 0, len("struct<(")
-  for i, c in enumerate(ty[:-2] + ",", 0):
-    if i < begin:
-      continue
-    if c in "<(":
-      depth += 1
-    elif c in ">)":
-      depth -= 1
-    elif c == "," and depth == 0:
-      fields.append(ty[begin:i].strip())
-      begin = i + 1
-  return fields
+  """Splits ``struct<(a, b)>`` at the commas that are not nested."""
+  fields, depth = [""], 0
+  for c in ty.removeprefix("struct<(").removesuffix(")>"):
+    depth += (c in "<(") - (c in ">)")
+    if c == "," and depth == 0:
+      fields.append("")
+    else:
+      fields[-1] += c
+  return [field.strip() for field in fields if field.strip()]
 
 
 def _bits(ty: ir.Type) -> int:

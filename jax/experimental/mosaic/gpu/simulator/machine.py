@@ -116,6 +116,13 @@ class Context:
         place = _Place("global", address)
       self.places[variable.name] = place
 
+  @property
+  def carry(self) -> registers.RegisterSlot:
+    """The condition code register CC.CF, as a predicate."""
+    return self.slots.setdefault(
+        "CC.CF", registers.RegisterSlot("CC.CF", "pred")
+    )
+
   def bind(self, operand: ptx.Operand | None) -> Any:
     """The run-time form of an operand of the program."""
     match operand:

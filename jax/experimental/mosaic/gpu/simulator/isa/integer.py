@@ -259,6 +259,79 @@ def dp4a(op):
   return execute
 
 
+# Arithmetic of several words: the carry is a register of its own.
+
+_WORDS = "u32|s32|u64|s64"
+
+
+def _add_carry(a, b, carry):
+  """a + b + carry and the carry out, for unsigned integers."""
+  partial = a + b
+  total = partial + carry
+  return total, (partial < a) | (total < partial)
+
+
+@instruction(
+    f"<name:add|sub>.<cc>.<type:{_WORDS}>", "d, a, b",
+    section="9.7.2.1 (add.cc), 9.7.2.3 (sub.cc)",
+)
+@instruction(
+    f"<name:addc|subc>[.<cc>].<type:{_WORDS}>", "d, a, b",
+    section="9.7.2.2 (addc), 9.7.2.4 (subc)",
+)
+def add_with_carry(op):
+  """Subtracts by adding ~b; the carry of sub is the borrow's opposite."""
+  dtype = np.dtype(f"u{DTYPES[op.type].itemsize}")
+  subtract, uses_carry = op.name.startswith("sub"), op.name.endswith("c")
+  carry = op.context.carry
+  d, a, b = op.d, op.a, op.b
+  zero, one = dtype.type(0), dtype.type(1)
+
+  def execute(step):
+    x, y = a.read(step, dtype), b.read(step, dtype)
+    if uses_carry:
+      c = carry.read(step, np.bool_).astype(dtype)
+    else:
+      c = one if subtract else zero
+    total, out = _add_carry(x, ~y if subtract else y, c)
+    d.write(step, total)
+    if op.cc:
+      carry.write(step, out)
+
+  return execute
+
+
+@instruction(
+    f"<name:mad>.<part:lo|hi>.<cc>.<type:{_WORDS}>", "d, a, b, c",
+    section="9.7.2.5 (mad.cc)",
+)
+@instruction(
+    f"<name:madc>.<part:lo|hi>[.<cc>].<type:{_WORDS}>", "d, a, b, c",
+    section="9.7.2.6 (madc)",
+)
+def mad_with_carry(op):
+  dtype = DTYPES[op.type]
+  unsigned = np.dtype(f"u{dtype.itemsize}")
+  multiply = np.multiply if op.part == "lo" else _multiply_high(dtype)
+  uses_carry = op.name == "madc"
+  carry = op.context.carry
+  d, a, b, c = op.d, op.a, op.b, op.c
+
+  def execute(step):
+    product = np.asarray(multiply(a.read(step, dtype), b.read(step, dtype)))
+    into = unsigned.type(0)
+    if uses_carry:
+      into = carry.read(step, np.bool_).astype(unsigned)
+    total, out = _add_carry(
+        product.view(unsigned), c.read(step, unsigned), into
+    )
+    d.write(step, total)
+    if op.cc:
+      carry.write(step, out)
+
+  return execute
+
+
 # Bits.
 
 
