@@ -88,6 +88,11 @@ def _refresh(args) -> int:
   return 0
 
 
+def _pristine(args) -> int:
+  print(trees.pristine(args.base or patches.SUPPORTED[0]))
+  return 0
+
+
 def _list(args) -> int:
   del args
   for patch in engine.load_series():
@@ -141,6 +146,12 @@ def _parser() -> argparse.ArgumentParser:
   refresh_.set_defaults(run=_refresh)
   refresh_.add_argument("--force", action="store_true",
                         help="overwrite files that were edited by hand")
+
+  pristine_ = commands.add_parser(
+      "pristine", help="print the folder of JAX without the patches"
+  )
+  pristine_.set_defaults(run=_pristine)
+  pristine_.add_argument("--base", metavar="RELEASE", choices=patches.SUPPORTED)
 
   list_ = commands.add_parser("list", help="show the series")
   list_.set_defaults(run=_list)

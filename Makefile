@@ -1,0 +1,51 @@
+# Targets for people. `make demo` and `make test` set up what they need in .venv.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+EXAMPLE := jax/experimental/mosaic/gpu/examples/sparse_matmul_blackwell.py
+SOURCES := $(shell find jax patches pyproject.toml -name '*.py' -o -name '*.toml')
+WORKERS ?= 2
+# Without a GPU, JAX's CUDA plugin would only print an error.
+export JAX_PLATFORMS ?= $(if $(wildcard /dev/nvidiactl),,cpu)
+# Kernels that were compiled once need not be compiled again.
+export MOSAIC_GPU_DEVICELESS_CACHE ?= $(CURDIR)/.cache/kernels
+
+.PHONY: demo test check refresh clean
+
+$(BIN)/python:
+	python=$$(PYTHON='$(PYTHON)' tools/find_python)
+	"$$python" -m venv $(VENV)
+
+$(VENV)/requirements: requirements.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --requirement requirements.txt
+	touch $@
+
+# Builds JAX with the patches and puts it in place of the one that is there.
+$(VENV)/jax: $(SOURCES) $(VENV)/requirements
+	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps .
+	$(BIN)/python -m pip check
+	touch $@
+
+# Prunes, compresses and multiplies matrices, on the simulator or a Blackwell.
+demo: $(VENV)/jax
+	pristine=$$($(BIN)/python -m patches pristine)
+	$(BIN)/python $(EXAMPLE) --pristine "$$pristine"
+
+# The tests of the series, the simulator and the patch engine.
+test: $(VENV)/jax
+	$(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) tests
+
+# Applies the series patch by patch to all supported releases.
+check: $(VENV)/jax
+	$(BIN)/python -m patches check
+
+# Brings the installed JAX to the state of the series, much faster than a build.
+refresh: $(VENV)/requirements
+	$(BIN)/python -m patches refresh
+
+clean:
+	rm -rf $(VENV) .cache build dist
