@@ -23,7 +23,7 @@ import sys
 from collections.abc import Sequence
 
 import patches
-from patches import check, engine, mails, refresh, state
+from patches import check, engine, mails, refresh, state, trees
 from patches.model import PatchError
 
 
