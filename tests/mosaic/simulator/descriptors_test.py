@@ -14,7 +14,6 @@
 # ==============================================================================
 """Tests of descriptors.py."""
 
-import numpy as np
 from absl.testing import absltest, parameterized
 
 from jax.experimental.mosaic.gpu.simulator.descriptors import (
