@@ -53,7 +53,7 @@ class AsynchronyTest(parameterized.TestCase):
     self.assertEqual([op.kind for op in a.ready()], ["x", "y"])
     while a.drain_one():
       pass
-    self.assertEqual(self.log, ["x", "y", "z"])
+    self.assertEqual(self.log, ["y", "x", "z"])
     self.assertIn(("queue", "q"), self.woken)
 
   def test_finish_runs_what_is_ahead_in_the_queue(self):
@@ -131,20 +131,20 @@ class AsynchronyTest(parameterized.TestCase):
       self.make("late")
 
   def test_own_order(self):
-    class Newest:
+    class Oldest:
 
       def issued(self, asynchrony, op):
         pass
 
       def choose(self, ready):
-        return ready[-1]
+        return ready[0]
 
-    a = self.make(Newest())
+    a = self.make(Oldest())
     for name in "xyz":
       a.submit(self.op(name))
     while a.drain_one():
       pass
-    self.assertEqual(self.log, ["z", "y", "x"])
+    self.assertEqual(self.log, ["x", "y", "z"])
 
 
 if __name__ == "__main__":

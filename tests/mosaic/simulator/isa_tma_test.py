@@ -18,7 +18,11 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from device_snippets import BASE, garbage, run, wait
 
-from jax.experimental.mosaic.gpu.simulator import observers, tma
+from jax.experimental.mosaic.gpu.simulator import (
+    asynchrony,
+    observers,
+    tma,
+)
 from jax.experimental.mosaic.gpu.simulator.errors import (
     BarrierFault,
     DeadlockError,
@@ -454,13 +458,13 @@ class StoreTest(parameterized.TestCase):
     text = self.FILL + """
         @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r1+1024], 16;
         @%p1 cp.async.bulk.commit_group;
-        {}
+        WAIT;
         @%p1 st.shared.b32 [%r1+1024], 55;
         """
     good = "@%p1 cp.async.bulk.wait_group.read 0;"
-    self.assertEqual(run(text.format(good), order="lazy").out[0], 0)
-    self.assertEqual(run(text.format(""), order="lazy").out[0], 55)
-    self.assertEqual(run(text.format(""), order="eager").out[0], 0)
+    self.assertEqual(run(text.replace("WAIT;", good), order="lazy").out[0], 0)
+    self.assertEqual(run(text.replace("WAIT;", ""), order="lazy").out[0], 55)
+    self.assertEqual(run(text.replace("WAIT;", ""), order="eager").out[0], 0)
 
   def test_wait_allows_the_latest_groups(self):
     text = self.FILL + """
@@ -473,9 +477,15 @@ class StoreTest(parameterized.TestCase):
         @%p1 ld.global.b32 %r8, [%rd0+28];
         @%p1 st.global.v2.b32 [%rd0+64], {%r7, %r8};
         """
-    out = run(text, order="lazy").out
+    class Oldest(asynchrony.Lazy):
+
+      def choose(self, ready):
+        return ready[0]
+
+    out = run(text, order=Oldest()).out
     self.assertEqual(out[16:18].tolist(), [3, 0xDEADBEEF])
     self.assertEqual(out[7], 7)
+    self.assertEqual(run(text, order="lazy").out[16], 3)
 
   def test_source_of_another_cta(self):
     with self.assertRaisesRegex(

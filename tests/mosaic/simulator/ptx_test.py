@@ -87,7 +87,7 @@ class InstructionTest(parameterized.TestCase):
     )
     [ins] = kernel.body
     self.assertEqual(ins.opcode, "tcgen05.cp.cta_group::1.128x128b")
-    self.assertEqual(ins.line, 9)
+    self.assertEqual(ins.line, 10)
     self.assertEndsWith(ins.text, "%r1;")
 
   def test_float_constants_keep_every_bit(self):
@@ -215,13 +215,11 @@ class ErrorTest(parameterized.TestCase):
 
   @parameterized.parameters(1, 5, 20, 40)
   def test_truncated(self, cut):
-    text = HEADER + ".visible .entry k() {\nmov.b32 a, [b];\nret;\n}\n"
     with self.assertRaisesRegex(errors.PtxSyntaxError, "truncated|no .entry"):
       ptx.parse(
           (HEADER + ".visible .entry k() { .reg .b32 a;\n"
            "mov.b32 a, 1;\nadd.s32 a, a, a;\nret;\n}")[:-cut]
       )
-    del text
 
   @parameterized.parameters(
       (".sreg .b32 a;", errors.UnsupportedPtxError, "Unknown directive '.sreg'"),
@@ -230,7 +228,7 @@ class ErrorTest(parameterized.TestCase):
       ("@a ret;", errors.PtxSyntaxError, "undeclared predicate 'a'"),
       ("bra nowhere;", errors.PtxSyntaxError, "unknown label 'nowhere'"),
       ("a: ret; a: ret;", errors.PtxSyntaxError, "'a' is defined twice"),
-      ("ret", errors.PtxSyntaxError, "expected ';'"),
+      ("add.s32 5 6;", errors.PtxSyntaxError, "expected ';', got '6'"),
       ("ret; `", errors.PtxSyntaxError, "Unexpected text '`'"),
       (".reg .b32 a; mov.b32 a, [{a}];", errors.PtxSyntaxError,
        "expected a register, symbol or number"),
@@ -238,8 +236,8 @@ class ErrorTest(parameterized.TestCase):
   def test_message_and_line(self, body, error, message):
     with self.assertRaisesRegex(error, message) as caught:
       parse(body)
-    self.assertEqual(caught.exception.where.line, 6)
-    self.assertIn("PTX line 6: `", str(caught.exception))
+    self.assertEqual(caught.exception.where.line, 7)
+    self.assertIn("PTX line 7: `", str(caught.exception))
 
   def test_unknown_module_directive(self):
     with self.assertRaisesRegex(

@@ -18,6 +18,7 @@ JAX compiles a kernel for the GPU ahead of time, and the simulator executes the
 resulting PTX: the text that ptxas would assemble. See `simulate`.
 """
 
+from .api import enable as enable
 from .api import Run as Run
 from .api import simulate as simulate
 from .api import Simulation as Simulation

@@ -16,7 +16,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import collections
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 import contextlib
 import dataclasses
 import threading
@@ -24,8 +25,10 @@ from typing import Any
 
 import jax
 from jax._src.interpreters import mlir
+from jax._src.pallas import mpmd
 from jax.experimental.mosaic.gpu import core
 from jax.experimental.mosaic.gpu import deviceless
+import jax.experimental.pallas.mosaic_gpu as plgpu
 import jax.numpy as jnp
 import numpy as np
 
@@ -64,7 +67,7 @@ class Simulation:
 
   order: Any = "eager"
   observers: Callable[[], Sequence[observers_lib.Observer]] = tuple
-  runs: list[Run] = dataclasses.field(default_factory=list)
+  runs: MutableSequence[Run] = dataclasses.field(default_factory=list)
   error: Exception | None = None
 
   def run(
@@ -92,6 +95,8 @@ class Simulation:
 # Kernels run in a thread of XLA's, so that this can't be a context variable.
 _active: list[Simulation] = []
 _lock = threading.Lock()
+# Is never left.
+_always = contextlib.ExitStack()
 
 
 @contextlib.contextmanager
@@ -137,6 +142,17 @@ def simulate(
     raise simulation.error
 
 
+def enable() -> None:
+  """Lets all kernels of this process run on the simulator.
+
+  This is what ``MOSAIC_GPU_SIMULATE=1`` in the environment does.
+  """
+  if not _active:
+    # Nobody asks for the runs, so only the last one is kept.
+    _active.append(Simulation(runs=collections.deque(maxlen=1)))
+    _always.enter_context(deviceless.as_blackwell())
+
+
 def _call_program(program: launch.Program, *args) -> list[np.ndarray]:
   with _lock:
     if not _active:
@@ -176,21 +192,9 @@ def _narrow(x: jax.Array, dtype) -> jax.Array:
 
 
 def _lowering_rule(
-    ctx,
-    *args,
-    module,
-    out_types,
-    inout_types,
-    input_output_aliases=(),
-    **unused_params,
+    ctx, *args, module, out_types, inout_types, input_output_aliases
 ):
   """Lowers a kernel for the CPU to a callback that simulates it."""
-  del unused_params  # Costs and barriers between kernels.
-  if not _active:
-    raise NotImplementedError(
-        "Mosaic GPU kernels don't run on a CPU. To simulate them, call them"
-        " inside of jax.experimental.mosaic.gpu.simulator.simulate()"
-    )
   struct = lambda aval: jax.ShapeDtypeStruct(aval.shape, aval.dtype)
   in_types = [struct(aval) for aval in ctx.avals_in]
   results = [struct(aval) for aval in ctx.avals_out]
@@ -225,4 +229,25 @@ def _lowering_rule(
   return mlir.lower_fun(call, multiple_results=True)(ctx, *args)
 
 
-mlir.register_lowering(core.mosaic_gpu_p, _lowering_rule, "cpu")
+def _kernel_rule(ctx, *args, **params):
+  """Lowers a kernel from ``as_gpu_kernel`` for the CPU."""
+  if not _active:
+    raise NotImplementedError(
+        "Mosaic GPU kernels don't run on a CPU. To simulate them, call them"
+        " inside of jax.experimental.mosaic.gpu.simulator.simulate()"
+    )
+  return core._mosaic_gpu_lowering_rule(ctx, *args, **params)
+
+
+def _mpmd_map_rule(ctx, *args, **params):
+  """Lowers a ``plgpu.kernel`` for the CPU."""
+  gpu_mesh = all(isinstance(mesh, plgpu.Mesh) for mesh in params["meshes"])
+  if _active and gpu_mesh and not params["interpret"]:
+    return mpmd._mpmd_map_mgpu_lowering(ctx, *args, **params)
+  return mpmd._mpmd_map_lowering(ctx, *args, **params)
+
+
+core.simulated_lowering_rule = _lowering_rule
+# The CPU's own rules come before those that are for any platform.
+mlir.register_lowering(core.mosaic_gpu_p, _kernel_rule, "cpu")
+mlir.register_lowering(mpmd.mpmd_map_p, _mpmd_map_rule, "cpu")

@@ -20,7 +20,8 @@ copies, tcgen05.cp / mma / st / commit) is an `AsyncOp` handed to
 when the operation runs. When that is, an `Order` decides:
 
   Eager  at once, when it is issued.
-  Lazy   as late as possible, when no thread can run without it.
+  Lazy   as late as possible, when no thread can run without it; the newest
+         first.
 
 Operations of one `queue` take effect in the order of their issue (tcgen05
 instructions of one thread). Others are unordered.
@@ -98,13 +99,16 @@ class Eager:
 
 
 class Lazy:
-  """Operations stay in flight until no thread can run; then the oldest goes."""
+  """Operations stay in flight until no thread can run; then the newest goes.
+
+  So what a program forgot to wait for is overtaken by what needs it.
+  """
 
   def issued(self, asynchrony: Asynchrony, op: AsyncOp) -> None:
     pass
 
   def choose(self, ready: Sequence[AsyncOp]) -> AsyncOp:
-    return ready[0]
+    return ready[-1]
 
 
 ORDERS: dict[str, Callable[[], Order]] = {"eager": Eager, "lazy": Lazy}
