@@ -136,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
                       help="leave the patches' tests out")
   check_.add_argument(
       "--overlay", action="store_true",
-      help="let the tests use the rest of our jax/ too, such as the simulator",
+      help="let the tests of all patches use the simulator",
   )
   check_.add_argument("--jobs", type=int, default=2, metavar="N")
 

@@ -60,6 +60,9 @@ class Row:
   failure: str = ""
   notes: tuple[str, ...] = ()
 
+# What `overlay` brings into each tree.
+_SIMULATOR = "jax/experimental/mosaic/gpu/simulator"
+
 
 def check(
     bases: Sequence[str] = patches.SUPPORTED,
@@ -73,8 +76,8 @@ def check(
     bases: the releases to check on.
     tests: whether to run the patches' tests.
     jobs: how many patches to look at side by side.
-    overlay: whether the tests see the rest of this repository's `jax/` too
-      (the simulator), so that those which need it do not skip.
+    overlay: whether the tests of all patches see the simulator, so that those
+      which need it do not skip.
   """
   rows = [_timed("", "series", _check_order)]
   _show(rows[-1])
@@ -153,7 +156,11 @@ def _check_base(
   installed = base == patches.BASE
   rest = {}
   if overlay:
-    rest = wheel.overlay(tree, engine.merged(steps), patches.REPO)
+    # Also for the patches before the one that brings the simulator.
+    rest = {
+        path: (patches.REPO / path).read_bytes()
+        for path in engine.overlay_files(patches.REPO, _SIMULATOR)
+    }
   with tempfile.TemporaryDirectory(prefix="patches-") as folder:
     yield from _check_steps(
         tree, steps, pathlib.Path(folder), installed, tests, jobs, rest
@@ -209,7 +216,6 @@ def _check_steps(
   free: queue.Queue[pathlib.Path] = queue.Queue()
   for i in range(max(1, min(jobs, len(steps)))):
     trees.copy(tree.root, folder / f"tree{i}")
-    engine.write(folder / f"tree{i}", rest)
     free.put(folder / f"tree{i}")
   touched = engine.merged(steps)
   pristine = {path: tree.read(path) for path in touched}
@@ -217,7 +223,7 @@ def _check_steps(
   def run(number: int) -> Row:
     root = free.get()
     try:
-      state = pristine | engine.merged(steps[: number + 1])
+      state = pristine | rest | engine.merged(steps[: number + 1])
       engine.write(root, state)
       patch = steps[number].patch
       return _timed(

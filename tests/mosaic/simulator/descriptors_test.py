@@ -124,7 +124,9 @@ class AddressTest(parameterized.TestCase):
       mn_major_chunks(SmemDescriptor(1024 + 32, 0, 1024, 64), 128, 16)
 
   def test_mn_major_without_swizzle(self):
-    with self.assertRaisesRegex(UnsupportedPtxError, "MN-major operand without"):
+    with self.assertRaisesRegex(
+        UnsupportedPtxError, "MN-major operand without"
+    ):
       mn_major_chunks(SmemDescriptor(1024, 0, 1024, 0), 128, 16)
 
   def test_mn_major_odd_size(self):
@@ -159,8 +161,8 @@ class InstrDescriptorTest(parameterized.TestCase):
       ("f16", 1 << 6, DescriptorError, "bits 6-6 must be 0, got 1"),
       ("f16", 1 << 23, DescriptorError, "bits 23-23 must be 0"),
       ("f16", 2 << 4, DescriptorError, "D type code 2 is not legal"),
-      ("f16", 2 << 7, DescriptorError, "A type code 2 is not legal for kind::f16"
-       r"; expected 0 \(f16\), 1 \(bf16\)"),
+      ("f16", 2 << 7, DescriptorError, "A type code 2 is not legal for"
+       r" kind::f16; expected 0 \(f16\), 1 \(bf16\)"),
       ("f16", 1 << 7, DescriptorError, "A and B must have one type, got bf16"),
       ("f16", 1, DescriptorError, "selector without the sparse bit"),
       ("f16", 6, UnsupportedPtxError, "sparsity selector 2 is not modelled"),
@@ -188,9 +190,8 @@ class InstrDescriptorTest(parameterized.TestCase):
       ("i8", 0x20, 256, 32, 2),
   )
   def test_legal_shapes(self, kind, value, m, n, group):
-    InstrDescriptor.decode(kind, value | n >> 3 << 17 | m >> 4 << 24).check_shape(
-        group
-    )
+    value |= n >> 3 << 17 | m >> 4 << 24
+    InstrDescriptor.decode(kind, value).check_shape(group)
 
   @parameterized.parameters(
       ("f16", 0x10, 32, 8, 1, r"M must be one of \(64, 128\), got 32"),

@@ -15,6 +15,7 @@
 """Runs a few PTX instructions on memories that a test has filled."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -103,8 +104,9 @@ def run(
 
   In the body %r0 is the thread, %r1 the base of dynamic shared memory, %r2 the
   rank of the CTA, %rd0 the address of `out`, and %rd1 that of the tensor maps,
-  which `maps` makes.
+  which `maps` makes. An opcode may be broken after a dot.
   """
+  body = re.sub(r"\.\n\s+", ".", body)
   globals_ = memory.GlobalMemory()
   out = np.full(out_words, 0xDEADBEEF, np.uint32)
   address = globals_.add_buffer("out", out.view(np.uint8))

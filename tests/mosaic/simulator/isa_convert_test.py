@@ -20,11 +20,10 @@ import itertools
 import zlib
 from fractions import Fraction
 
+import exact
 import numpy as np
 import snippets
 from absl.testing import absltest, parameterized
-
-import exact
 
 # Exponent bits, mantissa bits, bias, and the largest code of a number.
 NARROW = {
@@ -302,7 +301,10 @@ class NarrowTest(_Base):
     exponent_bits, mantissa_bits, _, largest = NARROW[name]
     sign = exponent_bits + mantissa_bits
     codes = np.resize(
-        [c | s << sign for c, s in itertools.product(range(largest + 1), (0, 1))],
+        [
+            code | negative << sign
+            for code, negative in itertools.product(range(largest + 1), (0, 1))
+        ],
         256,
     ).astype(np.uint8)
     self.rng.shuffle(codes)

@@ -19,12 +19,11 @@ from __future__ import annotations
 import math
 import zlib
 
+import exact
 import ml_dtypes
 import numpy as np
 import snippets
 from absl.testing import absltest, parameterized
-
-import exact
 
 SCALARS = ("f16", "bf16", "f32", "f64")
 FUNCTIONS = {
@@ -346,13 +345,16 @@ class ExtremesTest(_Base):
     ).view(dtype)
     expected = []
     for x, y in zip(a.astype(float).tolist(), b.astype(float).tolist()):
-      key = lambda v: (v, math.copysign(1, v))
       if math.isnan(x) or math.isnan(y):
         both = math.isnan(x) and math.isnan(y)
         number = y if math.isnan(x) else x
         expected.append(np.nan if nan or both else number)
       else:
-        expected.append((min if name == "min" else max)(x, y, key=key))
+        expected.append(
+            {"min": min, "max": max}[name](
+                x, y, key=lambda v: (v, math.copysign(1, v))
+            )
+        )
     self.assertTrue(
         snippets.equal_bits(actual, np.array(expected).astype(dtype))
     )
@@ -380,10 +382,12 @@ class CompareTest(_Base):
   @parameterized.product(
       type_=SCALARS,
       case=(
-          ("eq", lambda a, b: a == b, False), ("ne", lambda a, b: a != b, False),
+          ("eq", lambda a, b: a == b, False),
+          ("ne", lambda a, b: a != b, False),
           ("lt", lambda a, b: a < b, False), ("le", lambda a, b: a <= b, False),
           ("gt", lambda a, b: a > b, False), ("ge", lambda a, b: a >= b, False),
-          ("equ", lambda a, b: a == b, True), ("neu", lambda a, b: a != b, True),
+          ("equ", lambda a, b: a == b, True),
+          ("neu", lambda a, b: a != b, True),
           ("ltu", lambda a, b: a < b, True), ("leu", lambda a, b: a <= b, True),
           ("gtu", lambda a, b: a > b, True), ("geu", lambda a, b: a >= b, True),
           ("num", lambda a, b: True, False), ("nan", lambda a, b: False, True),

@@ -246,7 +246,9 @@ class BitsTest(_Base):
     np.testing.assert_array_equal(z, a != b)
     np.testing.assert_array_equal(u, a == 0)
 
-  @parameterized.product(lut=(0x96, 0xE8, 0xCA, 0xFF, 0x01, 0x40))
+  @parameterized.parameters(
+      0x96, 0xE8, 0xCA, 0xFF, 0x01, 0x40, 0x1B, 0x2D, 0x3C, 0x57, 0xA9, 0xFE
+  )
   def test_lop3(self, lut):
     inputs = self.operands(np.uint32, 3)
 
@@ -409,6 +411,11 @@ class BitsTest(_Base):
     self.check(
         "prmt.b32 %x, %a, %b, %c;", [a, b, c], np.uint32, reference
     )
+    for selector in (0x5410, 0x7632, 0xF31C, 0x0123):
+      self.check(
+          f"prmt.b32 %x, %a, %b, {selector};", [a, b], np.uint32,
+          lambda a, b, c=selector: reference(a, b, c),
+      )
 
   @parameterized.parameters(
       ("f4e", lambda i, c: i + c),

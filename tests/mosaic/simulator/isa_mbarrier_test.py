@@ -142,7 +142,9 @@ class ArriveTest(parameterized.TestCase):
       )
 
   def test_no_complete_needs_a_count(self):
-    with self.assertRaisesRegex(UnsupportedPtxError, "noComplete needs a count"):
+    with self.assertRaisesRegex(
+        UnsupportedPtxError, "noComplete needs a count"
+    ):
       run("mbarrier.arrive.noComplete.shared.b64 _, [%r1];")
 
   def test_init_of_a_remote_barrier(self):
@@ -276,14 +278,18 @@ class LaunchControlTest(parameterized.TestCase):
       @%p1 mbarrier.init.shared.b64 [%r1], 1;
       bar.sync 0;
       @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 16;
-      @%p1 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [%r1+16], [%r1];
+      @%p1 clusterlaunchcontrol.try_cancel.async.shared::cta.
+          mbarrier::complete_tx::bytes.multicast::cluster::all.b128
+          [%r1+16], [%r1];
       {wait("%r1")}
       ld.shared.b128 %q0, [%r1+16];
       clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p2, %q0;
       selp.b32 %r5, 1, 0, %p2;
       mov.b32 %r6, 99;
-      @%p2 clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {{%r6, %r7, %r8, _}}, %q0;
-      @%p2 clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r9, %q0;
+      @%p2 clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128
+          {{%r6, %r7, %r8, _}}, %q0;
+      @%p2 clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128
+          %r9, %q0;
       mov.u32 %r10, %ctaid.x;
       mul.wide.u32 %rd6, %r10, 8;
       add.s64 %rd6, %rd0, %rd6;

@@ -132,14 +132,6 @@ class LoadStoreTest(_Base):
         " cvta.shared.u64 %rd1, %rd0; ld.b32 %z, [%rd1];"
         " cvta.to.shared.u64 %rd2, %rd1; ld.shared.b32 %u, [%rd2];"
         " bar.sync 0; ld.shared.b32 %v, [buf+16];",
-        a, out=[np.uint32] * 5, threads=32, ctas=2,
-    ) if False else snippets.each(
-        SHARED
-        + "st.shared.b32 [%r1], %a; ld.shared::cta.b32 %x, [%r1];"
-        " cvt.u64.u32 %rd0, %r1; ld.shared.b32 %y, [%rd0];"
-        " cvta.shared.u64 %rd1, %rd0; ld.b32 %z, [%rd1];"
-        " cvta.to.shared.u64 %rd2, %rd1; ld.shared.b32 %u, [%rd2];"
-        " bar.sync 0; ld.shared.b32 %v, [buf+16];",
         a, out=[np.uint32] * 5, threads=32,
     )
     for x in outs[:4]:
@@ -354,9 +346,8 @@ class AtomicTest(_Base):
           "inc": 0 if value >= operand else value + 1,
           "dec": operand if value == 0 or value > operand else value - 1,
       }[kind]
-      values[place] = int(
-          np.array(values[place] & (2 ** (8 * size) - 1), f"u{size}").view(dtype)
-      )
+      word = values[place] & (2 ** (8 * size) - 1)
+      values[place] = int(np.array(word, f"u{size}").view(dtype))
     np.testing.assert_array_equal(old, np.array(expected_old, dtype))
     np.testing.assert_array_equal(memory_after, np.array(values, dtype))
 

@@ -193,7 +193,8 @@ class TransferTest(parameterized.TestCase):
     )
     result = run(
         f"""
-        tcgen05.ld.sync.aligned.{name}.x{repeat}{suffix}.b32 {vector(10, count)}, [{(lane << 16) + column}]{split};
+        tcgen05.ld.sync.aligned.{name}.x{repeat}{suffix}.b32
+            {vector(10, count)}, [{(lane << 16) + column}]{split};
         tcgen05.wait::ld.sync.aligned;
         mul.wide.u32 %rd6, %r0, {4 * count};
         add.s64 %rd6, %rd0, %rd6;
@@ -231,7 +232,8 @@ class TransferTest(parameterized.TestCase):
     result = run(
         f"""
         {moves}
-        tcgen05.st.sync.aligned.{name}.x{repeat}{suffix}.b32 [{(lane << 16) + column}], {split}{vector(10, count)};
+        tcgen05.st.sync.aligned.{name}.x{repeat}{suffix}.b32
+            [{(lane << 16) + column}], {split}{vector(10, count)};
         tcgen05.wait::st.sync.aligned;
         """,
         threads=128,
@@ -611,7 +613,9 @@ class CommitTest(parameterized.TestCase):
         INIT + """
         mov.b16 %h1, 13;
         setp.eq.and.u32 %p2, %r2, 2, %p1;
-        @%p2 tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r1], %h1;
+        @%p2 tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.
+            multicast::cluster.b64
+            [%r1], %h1;
         """,
         cluster=4,
     )
@@ -659,7 +663,8 @@ class MatmulTest(parameterized.TestCase):
           mov.b32 %r20, {idesc};
           setp.ne.u32 %p3, {step}, 0;
           add.s32 %r21, %r11, {step // 2 * 2};
-          tcgen05.mma.sp.cta_group::1.kind::f16 [%r10], %rd5, %rd6, [%r21], %r20, %p3;
+          tcgen05.mma.sp.cta_group::1.kind::f16
+              [%r10], %rd5, %rd6, [%r21], %r20, %p3;
           """)
     meta = SmemDescriptor(BASE + meta_at, 0, 128, 0).encode()
     stores = "\n".join(
@@ -679,11 +684,16 @@ class MatmulTest(parameterized.TestCase):
         add.s64 %rd7, %rd1, 128;
         add.s64 %rd8, %rd1, 256;
         @!%p1 bra LOADED;
-        mbarrier.arrive.expect_tx.shared.b64 _, [%r1], {m * k + 2 * k * n + 2048};
-        cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1+{a_at}], [%rd1, {{0, 0}}], [%r1];
-        cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1+{b_at}], [%rd7, {{0, 0}}], [%r1];
-        cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1+{b_at + 128 * k}], [%rd7, {{64, 0}}], [%r1];
-        cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1+{meta_at}], [%rd8, {{0, 0}}], [%r1];
+        mbarrier.arrive.expect_tx.shared.b64
+            _, [%r1], {m * k + 2 * k * n + 2048};
+        cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes
+            [%r1+{a_at}], [%rd1, {{0, 0}}], [%r1];
+        cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes
+            [%r1+{b_at}], [%rd7, {{0, 0}}], [%r1];
+        cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes
+            [%r1+{b_at + 128 * k}], [%rd7, {{64, 0}}], [%r1];
+        cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes
+            [%r1+{meta_at}], [%rd8, {{0, 0}}], [%r1];
         LOADED:
         {wait("%r1")} // for the loads
         @!%p1 bra COMPUTED;

@@ -87,7 +87,8 @@ class LoadTest(parameterized.TestCase):
         add.s32 %r3, %r1, 1024;
         mov.b32 %r4, 16;
         mov.b32 %r5, -2;
-        @%p1 cp.async.bulk.tensor.2d.{form} [%r3], [%rd1, {{%r4, %r5}}], [%r1]{hint};
+        @%p1 cp.async.bulk.tensor.2d.{form}
+            [%r3], [%rd1, {{%r4, %r5}}], [%r1]{hint};
         {wait("%r1")}
         """,
         maps=tensor_map(x, (8, 32)),
@@ -108,7 +109,9 @@ class LoadTest(parameterized.TestCase):
     coordinates = ", ".join(map(str, reversed(start)))
     result = run(
         INIT + EXPECT.format(size) + f"""
-        @%p1 cp.async.bulk.tensor.{rank}d.shared::cta.global.mbarrier::complete_tx::bytes [%r1+1024], [%rd1, {{{coordinates}}}], [%r1];
+        @%p1 cp.async.bulk.tensor.{rank}d.shared::cta.global.
+            mbarrier::complete_tx::bytes
+            [%r1+1024], [%rd1, {{{coordinates}}}], [%r1];
         {wait("%r1")}
         """,
         maps=tensor_map(x, window, code=6),
@@ -123,7 +126,9 @@ class LoadTest(parameterized.TestCase):
     x = source()
     result = run(
         INIT + EXPECT.format(16 * 128) + f"""
-        @%p1 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1+1152], [%rd1, {{0, 0}}], [%r1];
+        @%p1 cp.async.bulk.tensor.2d.shared::cta.global.
+            mbarrier::complete_tx::bytes
+            [%r1+1152], [%rd1, {{0, 0}}], [%r1];
         {wait("%r1")}
         """,
         maps=tensor_map(x, (16, 64), 128),
@@ -148,7 +153,9 @@ class LoadTest(parameterized.TestCase):
         INIT + EXPECT.format(1024) + f"""
         add.s64 %rd3, %rd1, 128;
         prefetch.tensormap [%rd3];
-        @%p1 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1+1024], [%rd3, {{0, 8}}], [%r1];
+        @%p1 cp.async.bulk.tensor.2d.shared::cta.global.
+            mbarrier::complete_tx::bytes
+            [%r1+1024], [%rd3, {{0, 8}}], [%r1];
         {wait("%r1")}
         """,
         maps=maps,
@@ -165,7 +172,9 @@ class LoadTest(parameterized.TestCase):
         and.pred %p3, %p1, %p3;
         @%p3 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 512;
         mov.b16 %h1, 11;
-        @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1+1024], [%rd1, {0, 0}], [%r1], %h1;
+        @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.
+            mbarrier::complete_tx::bytes.multicast::cluster
+            [%r1+1024], [%rd1, {0, 0}], [%r1], %h1;
         setp.ne.u32 %p4, %r2, 2;
         @!%p4 bra END;
         """ + wait("%r1") + "\nEND:\n",
@@ -195,7 +204,9 @@ class LoadTest(parameterized.TestCase):
         @%p2 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 1024;
         mapa.shared::cluster.u32 %r3, %r1, 0;
         shl.b32 %r4, %r2, 3;
-        @%p1 cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes.cta_group::2 [%r1+1024], [%rd1, {0, %r4}], [%r3];
+        @%p1 cp.async.bulk.tensor.2d.shared::cta.global.tile.
+            mbarrier::complete_tx::bytes.cta_group::2
+            [%r1+1024], [%rd1, {0, %r4}], [%r3];
         setp.ne.u32 %p4, %r2, 0;
         @%p4 bra END;
         """ + wait("%r1") + "\nEND:\n",
@@ -220,7 +231,9 @@ class LoadTest(parameterized.TestCase):
         setp.eq.u32 %p4, %r2, 0;
         and.pred %p4, %p1, %p4;
         mov.b16 %h1, 15;
-        @%p4 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.cta_group::2 [%r1+1024], [%rd1, {0, 0}], [%r1], %h1;
+        @%p4 cp.async.bulk.tensor.2d.shared::cluster.global.tile.
+            mbarrier::complete_tx::bytes.multicast::cluster.cta_group::2
+            [%r1+1024], [%rd1, {0, 0}], [%r1], %h1;
         @!%p2 bra END;
         """ + wait("%r1") + "\nEND:\n",
         cluster=4,
@@ -237,7 +250,9 @@ class LoadTest(parameterized.TestCase):
     x = source(0, (50, 64))
     result = run(
         INIT + EXPECT.format(4 * 64) + f"""
-        @%p1 cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [%r1+1024], [%rd1, {{32, 7, 49, 3, 7}}], [%r1];
+        @%p1 cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.
+            mbarrier::complete_tx::bytes
+            [%r1+1024], [%rd1, {{32, 7, 49, 3, 7}}], [%r1];
         {wait("%r1")}
         """,
         maps=tensor_map(x, (1, 32)),
@@ -257,7 +272,8 @@ class LoadTest(parameterized.TestCase):
       result = run(
           INIT + EXPECT.format(96) + f"""
           ld.param.b64 %rd3, [kernel_param_1+8];
-          @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1+1040], [%rd3+32], 96, [%r1];
+          @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes
+              [%r1+1040], [%rd3+32], 96, [%r1];
           {wait("%r1")}
           """,
           maps=maps,
@@ -274,7 +290,9 @@ class LoadTest(parameterized.TestCase):
         @%p2 bra TARGET;
         st.shared.b32 [%r1+512], 4660;
         mapa.shared::cluster.u32 %r3, %r1, 1;
-        @%p1 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r3+1024], [%r1+512], 16, [%r3];
+        @%p1 cp.async.bulk.shared::cluster.shared::cta.
+            mbarrier::complete_tx::bytes
+            [%r3+1024], [%r1+512], 16, [%r3];
         bra END;
         TARGET:
         @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 16;
@@ -398,7 +416,8 @@ class StoreTest(parameterized.TestCase):
     run(
         self.FILL + f"""
         fence.proxy.async.shared::cta;
-        @%p1 cp.async.bulk.tensor.2d.global.shared::cta{mode}.bulk_group [%rd1, {{8, 6}}], [%r1+1024];
+        @%p1 cp.async.bulk.tensor.2d.global.shared::cta{mode}.bulk_group
+            [%rd1, {{8, 6}}], [%r1+1024];
         cp.async.bulk.commit_group;
         cp.async.bulk.{wait_form};
         """,
@@ -416,7 +435,9 @@ class StoreTest(parameterized.TestCase):
     before = x.copy()
     run(
         self.FILL + f"""
-        @%p1 cp.reduce.async.bulk.tensor.2d.global.shared::cta.{operation}.tile.bulk_group [%rd1, {{8, 1}}], [%r1+1024];
+        @%p1 cp.reduce.async.bulk.tensor.2d.global.shared::cta.{operation}.
+            tile.bulk_group
+            [%rd1, {{8, 1}}], [%r1+1024];
         cp.async.bulk.commit_group;
         cp.async.bulk.wait_group 0;
         """,
@@ -433,7 +454,9 @@ class StoreTest(parameterized.TestCase):
     before = x.copy()
     run(
         self.FILL + """
-        @%p1 cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%rd1, {8, 5, 0, 8, 3}], [%r1+1024];
+        @%p1 cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.
+            bulk_group
+            [%rd1, {8, 5, 0, 8, 3}], [%r1+1024];
         """,
         maps=tensor_map(x, (1, 16), code=9),
     )
@@ -444,7 +467,8 @@ class StoreTest(parameterized.TestCase):
   def test_linear(self, order):
     result = run(
         self.FILL + """
-        @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd0+16], [%r1+1024], 64;
+        @%p1 cp.async.bulk.global.shared::cta.bulk_group
+            [%rd0+16], [%r1+1024], 64;
         @%p1 cp.async.bulk.commit_group;
         @%p1 cp.async.bulk.wait_group 0;
         """,
@@ -470,7 +494,8 @@ class StoreTest(parameterized.TestCase):
     text = self.FILL + """
         @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r1+1024], 16;
         @%p1 cp.async.bulk.commit_group;
-        @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd0+16], [%r1+1040], 16;
+        @%p1 cp.async.bulk.global.shared::cta.bulk_group
+            [%rd0+16], [%r1+1040], 16;
         @%p1 cp.async.bulk.commit_group;
         @%p1 cp.async.bulk.wait_group 1;
         @%p1 ld.global.b32 %r7, [%rd0+12];

@@ -81,6 +81,23 @@ class ShuffleTest(_Base):
     )
     np.testing.assert_array_equal(x, a.reshape(-1, 32)[:, :1].repeat(32))
 
+  @parameterized.product(
+      case=(
+          ("up", 0), ("down", 31), ("bfly", 31), ("idx", 31), ("idx", 0x181F)
+      ),
+      b=(0, 1, 5, 16, 31),
+  )
+  def test_constant_operands(self, case, b):
+    mode, c = case
+    a = snippets.ints(self.rng, np.uint32, 64)
+    x, y = snippets.each(
+        f"shfl.sync.{mode}.b32 %x|%py, %a, {b}, {c}, -1;", a,
+        out=[np.uint32, np.bool_],
+    )
+    expected, valid = shuffled(mode, a, np.full(64, b), np.full(64, c))
+    np.testing.assert_array_equal(x, expected)
+    np.testing.assert_array_equal(y, valid)
+
   def test_part_of_a_warp(self):
     a = snippets.ints(self.rng, np.uint32, 64)
     x = snippets.each(
@@ -105,7 +122,8 @@ class ShuffleTest(_Base):
   def test_a_lane_outside_of_its_mask(self):
     a = snippets.ints(self.rng, np.uint32, 32)
     with self.assertRaisesRegex(
-        errors.DivergenceError, r"not in its own member mask 0xffff.*\n.*lane 16"
+        errors.DivergenceError,
+        r"not in its own member mask 0xffff.*\n.*lane 16",
     ):
       snippets.each(
           "shfl.sync.bfly.b32 %x, %a, 1, 31, 0xffff;", a, out=np.uint32
@@ -161,7 +179,8 @@ class VoteTest(_Base):
     np.testing.assert_array_equal(x, np.where(lane > 27, 0xF0000000, 0))
 
   @parameterized.parameters(
-      ("add", "u32", np.add), ("add", "s32", np.add), ("min", "u32", np.minimum),
+      ("add", "u32", np.add), ("add", "s32", np.add),
+      ("min", "u32", np.minimum),
       ("min", "s32", np.minimum), ("max", "s32", np.maximum),
       ("max", "u32", np.maximum), ("and", "b32", np.bitwise_and),
       ("or", "b32", np.bitwise_or), ("xor", "b32", np.bitwise_xor),
@@ -410,12 +429,8 @@ class BarrierTest(_Base):
   def test_block_that_is_no_multiple_of_a_warp(self):
     a = snippets.ints(self.rng, np.uint32, 160)
     x = snippets.each(
-        "bar.sync 0; elect.sync %r0|%p, 0xff; shfl.sync.idx.b32 %x, %a, 3,"
-        " 31, 0xff;".replace("0xff", "%r1").replace(
-            "bar.sync 0;",
-            "bar.sync 0; mov.u32 %r2, %warpid; setp.eq.u32 %p, %r2, 0;"
-            " selp.b32 %r1, -1, 0xff, %p;",
-        ),
+        "bar.sync 0; mov.u32 %r2, %warpid; setp.eq.u32 %p, %r2, 0;"
+        " selp.b32 %r1, -1, 0xff, %p; shfl.sync.idx.b32 %x, %a, 3, 31, %r1;",
         a, out=np.uint32, threads=40,
     )
     rows = a.reshape(4, 40)
@@ -444,7 +459,8 @@ class BarrierTest(_Base):
   @parameterized.parameters(
       ("bar.sync 16;", "Barrier 16; expected one of 0 to 15"),
       ("bar.sync 1, 48;", "Thread count 48 of barrier 1; expected a positive"),
-      ("bar.arrive 1, 64;", "128 threads arrived at barrier 1, which expects 64"),
+      ("bar.arrive 1, 64;",
+       "128 threads arrived at barrier 1, which expects 64"),
       ("barrier.cluster.wait;", "wait without barrier.cluster.arrive"),
       ("barrier.cluster.arrive; barrier.cluster.arrive;",
        "arrive twice without barrier.cluster.wait"),
@@ -456,7 +472,8 @@ class BarrierTest(_Base):
 
   def test_different_counts(self):
     with self.assertRaisesRegex(
-        errors.BarrierFault, "got thread count 128, but its other threads gave 64"
+        errors.BarrierFault,
+        "got thread count 128, but its other threads gave 64",
     ):
       snippets.run(
           "mov.u32 %r0, %warpid; setp.eq.u32 %p, %r0, 0; mov.b32 %r1, 64;"

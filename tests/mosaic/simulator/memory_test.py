@@ -300,6 +300,16 @@ class UnwrittenReadsTest(parameterized.TestCase):
     shared.write(0, np.array([3]), np.zeros((1, 1), np.uint8))
     shared.read(0, np.array([0]), 4)
 
+  def test_vector_loads_may_read_more_than_they_need(self):
+    checker = observers.UnwrittenReads()
+    shared = memory.SharedMemory(1, 256, [checker])
+    shared.write(0, np.array([16, 20, 24]), np.zeros((3, 4), np.uint8))
+    shared.read(0, np.array([16]), 16, who())
+    with self.assertRaisesRegex(MemoryFault, "at 0x20 of CTA 0"):
+      shared.read(0, np.array([16, 32]), 16, who())
+    with self.assertRaisesRegex(MemoryFault, "never written"):
+      shared.read(0, np.array([16]), 16, observers.Access(WHERE, "async"))
+
   def test_global_output(self):
     checker = observers.UnwrittenReads()
     globals_ = memory.GlobalMemory([checker])

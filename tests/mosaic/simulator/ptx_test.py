@@ -158,7 +158,10 @@ class DeclarationTest(parameterized.TestCase):
     )
     self.assertEqual(
         [(p.name, p.align, p.size, p.offset) for p in kernel.params],
-        [("a", 8, 8, 0), ("b", 4, 4, 8), ("maps", 64, 384, 64), ("c", 1, 1, 448)],
+        [
+            ("a", 8, 8, 0), ("b", 4, 4, 8), ("maps", 64, 384, 64),
+            ("c", 1, 1, 448),
+        ],
     )
 
   def test_directives(self):
@@ -222,7 +225,8 @@ class ErrorTest(parameterized.TestCase):
       )
 
   @parameterized.parameters(
-      (".sreg .b32 a;", errors.UnsupportedPtxError, "Unknown directive '.sreg'"),
+      (".sreg .b32 a;", errors.UnsupportedPtxError,
+       "Unknown directive '.sreg'"),
       (".reg .b33 a;", errors.UnsupportedPtxError, "register type .b33"),
       ("mov.b32 a, 1;", errors.PtxSyntaxError, "undeclared name 'a'"),
       ("@a ret;", errors.PtxSyntaxError, "undeclared predicate 'a'"),

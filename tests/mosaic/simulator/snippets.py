@@ -21,9 +21,7 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from jax.experimental.mosaic.gpu.simulator import machine
-from jax.experimental.mosaic.gpu.simulator import memory
-from jax.experimental.mosaic.gpu.simulator import ptx
+from jax.experimental.mosaic.gpu.simulator import machine, memory, ptx
 
 HEADER = ".version 9.0\n.target sm_100a\n.address_size 64\n"
 

@@ -131,10 +131,9 @@ class LookupTest(parameterized.TestCase):
 
   def test_no_form_stands_twice(self):
     table.load()
-    forms = [
-        (e.opcode, e.operands)
-        for e in {id(e): e for es in table._entries.values() for e in es}.values()
-    ]
+    # An entry stands under each word its opcode may begin with.
+    entries = {id(e): e for es in table._entries.values() for e in es}
+    forms = [(e.opcode, e.operands) for e in entries.values()]
     self.assertLen(set(forms), len(forms))
     self.assertGreater(len(forms), 150)
 

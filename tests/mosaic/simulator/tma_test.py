@@ -27,7 +27,7 @@ from jax.experimental.mosaic.gpu.simulator.errors import (
     UnsupportedPtxError,
 )
 
-U8, U16, U32, U64, F16, F32, BF16, INT2, S32, S64 = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+U8, U16, U32, U64, F16, F32, BF16, INT2, S32, S64 = range(1, 11)
 MASK = {0: 0, 16: 0, 32: 1, 64: 3, 128: 7}
 
 
@@ -260,7 +260,9 @@ class TileTest(parameterized.TestCase):
     out_map = tma.TensorMap.from_runtime_args(
         out, F16, (20, 64), (64, 1), 128, (16, 64)
     )
-    with self.assertRaisesRegex(MemoryFault, "tile: read of 16 bytes of shared"):
+    with self.assertRaisesRegex(
+        MemoryFault, "tile: read of 16 bytes of shared"
+    ):
       tma.take_tile(
           c.map, 0, 1024, 2048, c.shared, observers.Access(what="tile")
       )

@@ -155,7 +155,8 @@ class TransferTest(parameterized.TestCase):
   @parameterized.parameters(("32x32b", 16, "0"), ("16x256b", 8, "0 or 16"))
   def test_lane_alignment(self, shape, lane, allowed):
     with self.assertRaisesRegex(
-        TmemFault, rf"has lane {lane} \(modulo 32\); this shape allows {allowed}"
+        TmemFault,
+        rf"has lane {lane} \(modulo 32\); this shape allows {allowed}",
     ):
       self.tensor.load(
           self.cta[:1], self.quadrant[:1], np.array([lane << 16]),

@@ -229,14 +229,23 @@ def _lowering_rule(
   return mlir.lower_fun(call, multiple_results=True)(ctx, *args)
 
 
-def _kernel_rule(ctx, *args, **params):
+def _kernel_rule(
+    ctx, *args, module, out_types, inout_types, input_output_aliases=()
+):
   """Lowers a kernel from ``as_gpu_kernel`` for the CPU."""
   if not _active:
     raise NotImplementedError(
         "Mosaic GPU kernels don't run on a CPU. To simulate them, call them"
         " inside of jax.experimental.mosaic.gpu.simulator.simulate()"
     )
-  return core._mosaic_gpu_lowering_rule(ctx, *args, **params)
+  return _lowering_rule(
+      ctx,
+      *args,
+      module=module,
+      out_types=out_types,
+      inout_types=inout_types,
+      input_output_aliases=input_output_aliases,
+  )
 
 
 def _mpmd_map_rule(ctx, *args, **params):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import errors
+from .scheduler import EXITED
 from .step import WARP, Step
 
 if TYPE_CHECKING:
@@ -59,8 +60,9 @@ class Barriers:
     self.released = np.zeros(machine.num_threads, np.bool_)
     self.result = np.zeros((machine.num_threads, 3), np.int64)
     num = machine.num_threads
+    # Whether a thread has arrived at the cluster barrier in this phase.
     self.cluster_arrived = np.zeros(num, np.bool_)
-    # Cluster barrier phases that a thread has arrived at, and that completed.
+    # Phases that a thread has arrived at and waited for, and those completed.
     self.cluster_phase = np.zeros(num, np.int64)
     self.cluster_waited = np.zeros(num, np.int64)
     self.cluster_completed = np.zeros(machine.num_clusters, np.int64)
@@ -69,7 +71,7 @@ class Barriers:
     """Threads of a CTA that have not exited, in whole warps."""
     alive = self.machine.scheduler.state.reshape(
         self.machine.num_ctas, -1, WARP
-    )[cta] != 2
+    )[cta] != EXITED
     return int(alive.any(axis=1).sum()) * WARP
 
   def arrive(
@@ -209,7 +211,7 @@ class Barriers:
   def _check_cluster(self, cluster: int) -> None:
     threads = self._cluster_threads(cluster)
     arrived = self.cluster_arrived[threads]
-    alive = self.machine.scheduler.state[threads] != 2
+    alive = self.machine.scheduler.state[threads] != EXITED
     if arrived.any() and arrived[alive].all():
       self.cluster_arrived[threads] = False
       self.cluster_completed[cluster] += 1
@@ -232,7 +234,7 @@ class Barriers:
 
   def _describe_cluster(self, cluster: int) -> str:
     threads = self._cluster_threads(cluster)
-    alive = self.machine.scheduler.state[threads] != 2
+    alive = self.machine.scheduler.state[threads] != EXITED
     return (
         "waits for the cluster barrier"
         f" ({int(self.cluster_arrived[threads].sum())} of {int(alive.sum())}"

@@ -54,7 +54,10 @@ class SmemDescriptor:
   @classmethod
   @functools.lru_cache(maxsize=4096)
   def decode(cls, value: int) -> SmemDescriptor:
-    """Reads a descriptor; bits 46-48 are ignored (the ISA says 0b001, JAX 0)."""
+    """Reads a descriptor.
+
+    Bits 46-48 are ignored: the ISA says 0b001, JAX leaves them 0.
+    """
     if base_offset := value >> 49 & 7:
       raise UnsupportedPtxError(
           f"shared memory descriptor {value:#x} has matrix base offset"
@@ -350,7 +353,8 @@ class InstrDescriptor:
   def _check(self, value: int) -> None:
     def error(problem: str) -> DescriptorError:
       return DescriptorError(
-          f"instruction descriptor {value:#010x} of kind::{self.kind}: {problem}"
+          f"instruction descriptor {value:#010x} of kind::{self.kind}:"
+          f" {problem}"
       )
 
     if self.selector and not self.sparse:

@@ -202,7 +202,13 @@ def _guarded(
     if mask.all():
       execute(step)
     elif mask.any():
-      execute(step.select(mask))
+      part = step.select(mask)
+      try:
+        execute(part)
+      except errors.SimulationError as e:
+        if e.where is None:  # Else it would name a thread that is not active.
+          e.where = part.where(0)
+        raise
 
   return run
 
@@ -329,7 +335,7 @@ class Machine:
     key = threads.tobytes()
     step = self._steps.get(key)
     if step is None:
-      if len(self._steps) > 4096:
+      if len(self._steps) > 512:
         self._steps.clear()
       step = self._steps[key] = Step(self, threads)
     return step

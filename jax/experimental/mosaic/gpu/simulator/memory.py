@@ -547,7 +547,8 @@ class AddressSpaces:
           addr = np.where(addr >= PARAM_BASE, addr - PARAM_BASE, addr)
         return (Part("param", every, None, addr),)
       case "generic":
-        return self._resolve_generic(np.broadcast_to(cta, addr.shape), addr, who)
+        cta = np.broadcast_to(cta, addr.shape)
+        return self._resolve_generic(cta, addr, who)
     raise UnsupportedPtxError(
         f"{who.what}: state space {space!r} is not modelled; expected generic,"
         " global, shared::cta, shared::cluster or param",

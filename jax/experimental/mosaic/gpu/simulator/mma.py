@@ -194,8 +194,8 @@ class MmaInstruction:
         )
     if self.sparse and self.metadata & 1:
       raise TmemFault(
-          f"metadata address {self.metadata:#x} is odd; the hardware reads pairs"
-          " of columns, so use an even column (and the sparsity selector)"
+          f"metadata address {self.metadata:#x} is odd; the hardware reads"
+          " pairs of columns, so use an even column (and the sparsity selector)"
       )
 
   def _validate_scales(self) -> None:
@@ -368,8 +368,8 @@ def _read_a(
     words = tmem.read_block(cta, slice(0, 128), column, _A_COLUMNS, who)
     if (words[:64] != words[64:]).any():
       raise TmemFault(
-          "tcgen05.mma operand A: with M=128 and cta_group::2, lanes 64-127 must"
-          f" repeat lanes 0-63, but they differ in CTA {cta}",
+          "tcgen05.mma operand A: with M=128 and cta_group::2, lanes 64-127"
+          f" must repeat lanes 0-63, but they differ in CTA {cta}",
           who.locate(),
       )
     words = words[:64]
@@ -499,8 +499,8 @@ def _read_scale_rows(
       row = int(np.argwhere(result != data)[0, 0])
       raise TmemFault(
           f"{who.what}: the replicas of row {row} (lane {row % 32}, column"
-          f" {column + row // 32} of CTA {cta}) in lanes {32 * quarters[0]}.. and"
-          f" {start}.. differ: {result[row].tolist()} and"
+          f" {column + row // 32} of CTA {cta}) in lanes {32 * quarters[0]}.."
+          f" and {start}.. differ: {result[row].tolist()} and"
           f" {data[row].tolist()}; copy the scales to all four subpartitions",
           who.locate(),
       )

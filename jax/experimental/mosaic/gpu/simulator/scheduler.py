@@ -125,6 +125,7 @@ class Scheduler:
     self._group: Step | None = None
     self._moved = True  # Whether pc of the group is up to date.
     self._interrupted = False
+    self._hooks = observers.listeners(machine.observers, "on_instruction")
 
   def run(self) -> None:
     """Runs until all threads have exited."""
@@ -143,7 +144,7 @@ class Scheduler:
     group = self._group = self.machine.step_of(choice.threads)
     body = self.machine.kernel.body
     program = self.program
-    hooks = observers.listeners(self.machine.observers, "on_instruction")
+    hooks = self._hooks
     pc, limit = choice.pc, choice.limit
     first = pc
     self._interrupted = False
@@ -177,7 +178,7 @@ class Scheduler:
       raise
     finally:
       self._moved = True
-      self.steps += pc - first + 1
+      self.steps += pc - first + self._interrupted
     if self.max_steps is not None and self.steps > self.max_steps:
       raise errors.SimulationError(
           f"The kernel has not finished after {self.steps} steps; raise"
@@ -200,7 +201,7 @@ class Scheduler:
     if target <= step.pc:
       self.spins[step.index] += 1
       self.spinning = self.spinning or bool(
-          self.spins[step.threads[0]] >= self.policy.patience
+          self.spins[step.index].max() >= self.policy.patience
       )
 
   def retry(self, step: Step, mask: np.ndarray | bool = True) -> None:

@@ -23,7 +23,7 @@
       return execute
 
 Opcode template: literal text; `<field:a|b>` a choice, `<field>` short for
-`<field:field>`; `[...]` an optional part, whose fields are None if it is absent.
+`<field:field>`; `[...]` an optional part, whose fields are None if absent.
 
 Operand template, a comma list of
   `a`            register, constant, symbol, special register, label, or `_`

@@ -110,8 +110,8 @@ class TensorMap:
     """
     if not 0 <= element_type < len(ELEMENT_TYPES):
       raise ValueError(
-          f"element type of a tensor map must be in 0..{len(ELEMENT_TYPES) - 1},"
-          f" got {element_type}"
+          "element type of a tensor map must be in"
+          f" 0..{len(ELEMENT_TYPES) - 1}, got {element_type}"
       )
     if not len(sizes) == len(strides) == len(window):
       raise ValueError(

@@ -200,7 +200,8 @@ class TensorMemory:
     used = np.zeros(COLUMNS // ALLOCATION_UNIT, np.bool_)
     for member in ctas:
       for start, size in self._allocators[member].ranges.items():
-        used[start // ALLOCATION_UNIT : (start + size) // ALLOCATION_UNIT] = True
+        first, last = start // ALLOCATION_UNIT, start + size
+        used[first : last // ALLOCATION_UNIT] = True
     units = count // ALLOCATION_UNIT
     for first in range(COLUMNS // ALLOCATION_UNIT - units + 1):
       if not used[first : first + units].any():
@@ -343,8 +344,8 @@ class TensorMemory:
   def _check_block(self, cta, lanes, column, count, who: Access) -> None:
     if column < 0 or column + count > COLUMNS:
       raise TmemFault(
-          f"{who.what}: columns {column}..{column + count - 1} of CTA {cta} pass"
-          f" the end of tensor memory ({COLUMNS} columns)",
+          f"{who.what}: columns {column}..{column + count - 1} of CTA {cta}"
+          f" pass the end of tensor memory ({COLUMNS} columns)",
           who.locate(),
       )
     last = lanes.stop - 1 if isinstance(lanes, slice) else int(lanes.max())

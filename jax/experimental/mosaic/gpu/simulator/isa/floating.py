@@ -41,12 +41,11 @@ def _element(type_):
 def _apply(op, function, type_, *sources, ftz=False, sat=False, relu=False):
   """d = function(*sources), with the modifiers all arithmetic shares."""
   dtype, packed = _element(type_)
-  inner = function
-  if ftz:
-    inner = lambda *args: function(*map(rounding.flush, args))
 
   def finished(*args):
-    result = rounding.canonical_nan(inner(*args))
+    if ftz:
+      args = map(rounding.flush, args)
+    result = rounding.canonical_nan(function(*args))
     if ftz:
       result = rounding.flush(result)
     if sat:

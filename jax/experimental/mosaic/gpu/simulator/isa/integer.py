@@ -20,7 +20,7 @@ import numpy as np
 
 from ..registers import ImmediateValue
 from ..table import instruction
-from .common import alternatives, DTYPES, elementwise, lanewise
+from .common import DTYPES, alternatives, elementwise, lanewise
 
 INTS = alternatives("s16", "u16", "s32", "u32", "s64", "u64")
 BITS = alternatives("b16", "b32", "b64")
@@ -357,21 +357,38 @@ def cnot(op):
   return elementwise(lambda a: (a == 0).astype(dtype), dtype, op.d, op.a)
 
 
+_ZERO, _ONES = np.uint32(0), np.uint32(0xFFFFFFFF)
+# All functions of two bits, by their table: bit 2 b + c of it is the result.
+_OF_TWO = (
+    lambda b, c: _ZERO,
+    lambda b, c: ~(b | c),
+    lambda b, c: ~b & c,
+    lambda b, c: ~b,
+    lambda b, c: b & ~c,
+    lambda b, c: ~c,
+    lambda b, c: b ^ c,
+    lambda b, c: ~(b & c),
+    lambda b, c: b & c,
+    lambda b, c: ~(b ^ c),
+    lambda b, c: c,
+    lambda b, c: ~b | c,
+    lambda b, c: b,
+    lambda b, c: b | ~c,
+    lambda b, c: b | c,
+    lambda b, c: _ONES,
+)
+
+
 @instruction("lop3.b32", "d, a, b, c, lut", section="9.7.8.6 (lop3)")
 def lop3(op):
   if not isinstance(op.lut, ImmediateValue):
     raise op.unsupported("the table must be a constant.")
   lut = op.lut.value & 0xFF
+  # The bits of the table are by a, b, c: the upper half is for a = 1.
+  where_set, where_clear = _OF_TWO[lut >> 4], _OF_TWO[lut & 15]
 
   def function(a, b, c):
-    result = np.zeros(np.broadcast(a, b, c).shape, np.uint32)
-    for case in range(8):
-      if lut >> case & 1:
-        result |= (
-            (a if case & 4 else ~a) & (b if case & 2 else ~b)
-            & (c if case & 1 else ~c)
-        )
-    return result
+    return (a & where_set(b, c)) | (~a & where_clear(b, c))
 
   return elementwise(function, np.uint32, op.d, op.a, op.b, op.c)
 
@@ -574,6 +591,10 @@ _PRMT_MODES = {
 )
 def prmt(op):
   choose = None if op.mode is None else _PRMT_MODES[op.mode]
+  if choose is None and isinstance(op.c, ImmediateValue):
+    selector = op.c.value
+    nibbles = np.array([selector >> 4 * i & 15 for i in range(4)])
+    return _prmt_constant(op, nibbles)
 
   def function(a, b, c):
     a, b, c = np.broadcast_arrays(a, b, c)
@@ -592,6 +613,24 @@ def prmt(op):
     return np.ascontiguousarray(result).view(np.uint32)[..., 0]
 
   return elementwise(function, np.uint32, op.d, op.a, op.b, op.c)
+
+
+def _prmt_constant(op, nibbles):
+  """prmt with a constant selector: the four nibbles of c."""
+  index, signs = nibbles & 7, np.flatnonzero(nibbles & 8)
+  d, a, b = op.d, op.a, op.b
+
+  def execute(step):
+    both = np.empty((step.n, 2), np.uint32)
+    both[:, 0] = a.read(step, np.uint32)
+    both[:, 1] = b.read(step, np.uint32)
+    # `take` gives C order, which the view needs.
+    result = both.view(np.uint8).take(index, axis=1)
+    if signs.size:
+      result[:, signs] = np.where(result[:, signs] & 0x80, 0xFF, 0)
+    d.write(step, result.view(np.uint32)[:, 0])
+
+  return execute
 
 
 # Comparison and selection.

@@ -160,7 +160,7 @@ _ST = (
 @instruction(_ST, "[address], {b}, policy?", section="9.7.9.11 (st)")
 def st(op):
   transfer = _Transfer(op, "st", op.b)
-  space, nbytes, dtype = transfer.space, transfer.nbytes, transfer.dtype
+  space, dtype = transfer.space, transfer.dtype
   if space.startswith("param") or op.space == "const":
     raise op.unsupported("parameters and constants cannot be stored to.")
   sources = op.b.items if op.vec else (op.b,)

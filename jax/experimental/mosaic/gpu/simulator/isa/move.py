@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import errors
-from .. import memory
+from .. import errors, memory
 from ..registers import ImmediateValue
 from ..table import instruction
 from .common import DTYPES, elementwise
@@ -92,10 +91,11 @@ def unpack(op):
   count = len(d)
 
   def execute(step):
-    values = np.ascontiguousarray(a.read(step, whole))
-    values = np.atleast_1d(values).view(part).reshape(-1, count)
+    value = a.read(step, whole)
+    if not value.ndim:
+      value = np.full(step.n, value)
     # A copy: a part may be the source itself.
-    d.write(step, np.broadcast_to(values, (step.n, count)).copy())
+    d.write(step, np.array(value).view(part).reshape(-1, count))
 
   return execute
 
@@ -132,11 +132,12 @@ def cvta(op):
   base = np.int64(_BASES[op.space])
   if op.type == "u32":
     raise op.unsupported("expected 64-bit addresses.")
-  if base == memory.PARAM_BASE:
-    # A parameter's address may already have been made generic.
-    function = lambda a: np.where(a < base, a + base, a)
-  else:
-    function = lambda a: a + base
+  # A parameter's address may already have been made generic.
+  is_param = base == memory.PARAM_BASE
+
+  def function(a):
+    return np.where(a < base, a + base, a) if is_param else a + base
+
   return elementwise(function, np.int64, op.d, op.a)
 
 

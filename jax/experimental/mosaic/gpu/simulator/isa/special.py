@@ -66,8 +66,8 @@ _register("nwarpid", lambda s: s.machine.warps_per_cta)
 _register("dynamic_smem_size", _in_launch(lambda c: c.dynamic_shared_bytes))
 _register("total_smem_size", lambda s: s.machine.context.shared_bytes)
 
-# Which SM a CTA runs on and the time are the simulator's to choose: CTAs have an
-# SM each, and the clock counts scheduling decisions.
+# Which SM a CTA runs on and the time are the simulator's to choose: CTAs have
+# an SM each, and the clock counts steps.
 _register("smid", lambda s: s.ctas)
 _register("nsmid", lambda s: s.machine.num_ctas)
 _register("gridid", lambda s: 0)

@@ -119,8 +119,8 @@ def _targets(step, op, what, i, dst_cta, bar_cta, who):
     return [dst_cta], [bar_cta]
   if bar_cta != dst_cta:
     raise SimulationError(
-        f"{who.what}: the mbarrier must be in the CTA of the destination (or use"
-        " .cta_group::2)",
+        f"{who.what}: the mbarrier must be in the CTA of the destination (or"
+        " use .cta_group::2)",
         who.locate(),
     )
   return [dst_cta], [bar_cta]

@@ -32,7 +32,10 @@ def _converge(step, mask):
 
   Lanes wait for the others that `mask` names, unless those have exited.
   """
-  masks = np.broadcast_to(mask.read(step, np.uint32), (step.n,))
+  masks = mask.read(step, np.uint32)
+  if step.full and not masks.ndim and masks == _ALL:
+    return step, masks
+  masks = np.broadcast_to(masks, (step.n,))
   own = _BITS[step.lane]
   outside = (masks & own) == 0
   if outside.any():
@@ -62,6 +65,8 @@ class _Rows:
     self.row = np.searchsorted(np.unique(warps), warps)
     self.count = int(self.row[-1]) + 1
     self.whole = step.n == 32 * self.count
+    # Bit mask of the active lanes of the warp of each thread.
+    self.active = self.ballot(True)
 
   def arrange(self, values, fill=0):
     """Values [n] as [w, 32], with `fill` in lanes that are not active."""
@@ -72,7 +77,7 @@ class _Rows:
     result[self.row, self.lane] = values
     return result
 
-  def ballot(self, values=True):
+  def ballot(self, values):
     """Bit masks of the active lanes where bool `values` [n] is set; [n]."""
     rows = self.arrange(np.asarray(values, np.bool_), False)
     bits = np.where(rows, _BITS, np.uint32(0)).sum(axis=1, dtype=np.uint32)
@@ -100,7 +105,7 @@ def elect(op):
     step, masks = _converge(step, op.mask)
     if step is None:
       return
-    members = masks & _rows(step).ballot()
+    members = masks & _rows(step).active
     lowest = members & -members
     leader = np.bitwise_count(lowest - np.uint32(1))
     op.d.write(step, leader.astype(np.uint32))
@@ -109,12 +114,33 @@ def elect(op):
   return execute
 
 
+def _shuffle_sources(mode, lane, b, c):
+  """The lane each lane reads from (itself if invalid), and the validity."""
+  b, clamp, segment = b & 31, c & 31, c >> 8 & 31
+  last = (lane & segment) | (clamp & ~segment)
+  if mode == "up":
+    source = lane - b
+    valid = source >= last
+  else:
+    if mode == "down":
+      source = lane + b
+    elif mode == "bfly":
+      source = lane ^ b
+    else:
+      source = (lane & segment) | (b & ~segment)
+    valid = source <= last
+  return np.where(valid, source, lane), valid
+
+
 @instruction(
     "shfl.sync.<mode:up|down|bfly|idx>.b32", "d[|p], a, b, c, mask",
     section="9.7.9.6 (shfl.sync)",
 )
 def shfl(op):
   mode = op.mode
+  constant = None  # Source lanes and validity, if they are known.
+  if isinstance(op.b, ImmediateValue) and isinstance(op.c, ImmediateValue):
+    constant = _shuffle_sources(mode, np.arange(32), op.b.value, op.c.value)
 
   def execute(step):
     step, masks = _converge(step, op.mask)
@@ -122,26 +148,20 @@ def shfl(op):
       return
     lane = step.lane
     a = op.a.read(step, np.uint32)
-    b = op.b.read(step, np.uint32).astype(np.int64) & 31
-    c = op.c.read(step, np.uint32).astype(np.int64)
-    clamp, segment = c & 31, c >> 8 & 31
-    last = (lane & segment) | (clamp & ~segment)
-    first = lane & segment
-    if mode == "up":
-      source = lane - b
-      valid = source >= last
-    elif mode == "down":
-      source = lane + b
-      valid = source <= last
-    elif mode == "bfly":
-      source = lane ^ b
-      valid = source <= last
-    else:
-      source = first | (b & ~segment)
-      valid = source <= last
-    source = np.where(valid, source, lane)
     rows = _rows(step)
-    members = masks & rows.ballot()
+    if constant is not None:
+      source, valid = constant
+      if rows.whole and not masks.ndim:  # All lanes of all warps.
+        op.d.write(step, rows.arrange(a)[:, source].ravel())
+        if op.p is not None:
+          op.p.write(step, valid[lane])
+        return
+      source, valid = source[lane], valid[lane]
+    else:
+      b = op.b.read(step, np.uint32).astype(np.int64)
+      c = op.c.read(step, np.uint32).astype(np.int64)
+      source, valid = _shuffle_sources(mode, lane, b, c)
+    members = masks & rows.active
     inactive = (members & _BITS[source]) == 0
     if inactive.any():
       i = int(np.flatnonzero(inactive)[0])
@@ -173,7 +193,7 @@ def vote(op):
     if step is None:
       return
     rows = _rows(step)
-    members = masks & rows.ballot()
+    members = masks & rows.active
     votes = masks & rows.ballot(op.a.read(step, np.bool_))
     match op.mode:
       case "ballot":
@@ -193,7 +213,7 @@ def vote(op):
 def activemask(op):
 
   def execute(step):
-    op.d.write(step, _rows(step).ballot())
+    op.d.write(step, _rows(step).active)
 
   return execute
 
@@ -211,7 +231,7 @@ _REDUCTIONS = {
 def _member_rows(step, masks, op):
   """Which lanes take part, bool [w, 32]; a warp must have one mask."""
   rows = _rows(step)
-  members = masks & rows.ballot()
+  members = masks & rows.active
   first = members[np.unique(rows.row, return_index=True)[1]]
   if (members != first[rows.row]).any():
     raise op.unsupported("different member masks in one warp.")
@@ -297,7 +317,7 @@ def match(op):
     bits = np.where(equal, _BITS, np.uint32(0)).sum(axis=2, dtype=np.uint32)
     bits = bits[rows.row, rows.lane]
     if is_all:
-      everyone = bits == masks & rows.ballot()
+      everyone = bits == masks & rows.active
       bits = np.where(everyone, bits, np.uint32(0))
       if op.p is not None:
         op.p.write(step, everyone)
