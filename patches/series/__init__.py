@@ -22,6 +22,8 @@ ORDER: tuple[str, ...] = (
     "size_tmem_allocations_by_their_layout",
     "issue_several_m_tiles_and_a_short_last_n_tile",
     "support_sparse_mma_over_several_m_and_n_tiles",
+    "support_block_scaled_mma_over_several_m_and_n_tiles",
+    "support_a_in_tmem_for_several_m_tiles",
     "let_a_simulator_take_over_the_lowering_of_kernels",
     "simulate_blackwell_kernels_on_a_cpu",
     "add_a_sparse_matmul_example_for_blackwell",

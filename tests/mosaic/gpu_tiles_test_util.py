@@ -22,25 +22,27 @@ import dataclasses
 import functools
 import importlib.util
 import itertools
+import math
 import re
 from typing import Any
 import unittest
 
 from absl.testing import parameterized
 import jax
+from jax._src import dtypes
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith
 from jax._src.lib.mlir.dialects import builtin
+from jax._src.lib.mlir.dialects import gpu
 from jax.experimental.mosaic import gpu as mgpu
 from jax.experimental.mosaic.gpu import deviceless
 from jax.experimental.mosaic.gpu import tcgen05
-import jax.experimental.pallas.mosaic_gpu as plgpu
 import jax.numpy as jnp
 import numpy as np
 
 DYNAMIC_SHARED_BASE = 1024
-_bits = lambda dtype: jnp.dtype(dtype).itemsize * 8
+_bits = dtypes.itemsize_bits
 
 
 def has_blackwell() -> bool:
@@ -100,16 +102,20 @@ class Matmul:
   """A matmul that is done by one tcgen05.mma call.
 
   Attributes:
-    m: Rows of A.
-    n: Columns of B.
+    m: Rows of A, for each CTA.
+    n: Columns of B, for each CTA.
     k: The contraction dimension (before compression).
     dtype: The element type of A and B, or a pair of them.
     acc_dtype: The element type of D.
-    sparse: Whether A is 2:4 sparse.
+    sparse: Whether A is 2:4 sparse (4:8 in pairs for 4-bit types).
     a_k_major: Whether A is stored with K as the minor dimension.
     b_k_major: Whether B is stored with K as the minor dimension.
     a_swizzle: The swizzle of A in bytes.
     b_swizzle: The swizzle of B in bytes.
+    scale_dtype: The element type of block scales, None without them.
+    scale_block: Elements along K that share a scale.
+    a_in_tmem: Whether A is copied to TMEM before the call.
+    collective: Whether two CTAs share the call.
   """
 
   m: int
@@ -122,10 +128,22 @@ class Matmul:
   b_k_major: bool = False
   a_swizzle: int = 128
   b_swizzle: int = 128
+  scale_dtype: Any = None
+  scale_block: int = 0
+  a_in_tmem: bool = False
+  collective: bool = False
 
   @property
   def dtypes(self) -> tuple[Any, Any]:
     return self.dtype if isinstance(self.dtype, tuple) else (self.dtype,) * 2
+
+  @property
+  def bits(self) -> int:
+    return _bits(self.dtypes[0])
+
+  @property
+  def num_cta(self) -> int:
+    return 1 + self.collective
 
   @property
   def a_k(self) -> int:
@@ -133,144 +151,268 @@ class Matmul:
     return self.k // 2 if self.sparse else self.k
 
   @property
-  def metadata_shape(self) -> tuple[int, ...]:
-    return (self.m // 128, self.k // 128, 128, 64)
+  def entries(self) -> int:
+    """Metadata entries of a row."""
+    return self.k // 2 if self.bits >= 8 else self.k // 4
 
   @property
-  def metadata_column(self) -> int:
-    """The metadata follows the accumulator in TMEM."""
-    return self.m // 128 * self.n
+  def scales(self) -> int:
+    """Scales of a row."""
+    return self.k // self.scale_block
+
+  def operand_types(self) -> dict[str, jax.ShapeDtypeStruct]:
+    """The arrays that the kernel takes for one CTA, by name."""
+    a_dtype, b_dtype = self.dtypes
+    struct = jax.ShapeDtypeStruct
+    types = {
+        "a": struct(
+            (self.m, self.a_k) if self.a_k_major else (self.a_k, self.m),
+            a_dtype,
+        ),
+        "b": struct(
+            (self.n, self.k) if self.b_k_major else (self.k, self.n), b_dtype
+        ),
+    }
+    if self.sparse:
+      types["metadata"] = struct(
+          (self.m // 128, self.entries // 64, 128, 64), jnp.uint2
+      )
+    if self.scale_dtype is not None:
+      shape = lambda rows: (-(-rows // 128), self.scales // 4, 32, 16)
+      types["a_scale"] = struct(shape(self.m), self.scale_dtype)
+      # Each CTA has the scales of all columns.
+      n_total = self.n * self.num_cta
+      types["b_scale"] = struct(shape(n_total), self.scale_dtype)
+    return types
+
+  def split_axis(self, name: str) -> int | None:
+    """The axis of an array that the CTAs share, None if each has all of it."""
+    return {
+        "a": 1 - self.a_k_major, "b": 1 - self.b_k_major, "metadata": 0,
+        "a_scale": 0, "b_scale": None,
+    }[name]
 
   def arg_types(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-    a_dtype, b_dtype = self.dtypes
-    a_shape = (self.m, self.a_k) if self.a_k_major else (self.a_k, self.m)
-    b_shape = (self.n, self.k) if self.b_k_major else (self.k, self.n)
-    types = [
-        jax.ShapeDtypeStruct(a_shape, a_dtype),
-        jax.ShapeDtypeStruct(b_shape, b_dtype),
-    ]
-    if self.sparse:
-      types.append(jax.ShapeDtypeStruct(self.metadata_shape, jnp.uint2))
+    """The arguments of the kernel, of all CTAs."""
+    types = []
+    for name, ty in self.operand_types().items():
+      shape = list(ty.shape)
+      axis = self.split_axis(name)
+      if axis is not None:
+        shape[axis] *= self.num_cta
+      types.append(jax.ShapeDtypeStruct(tuple(shape), ty.dtype))
     return tuple(types)
 
+  def columns(self) -> dict[str, tuple[int, int]]:
+    """The first column and the number of columns of the operands in TMEM."""
+    row_tiles = self.m // 128
+    widths = {"d": row_tiles * self.n * self.num_cta}
+    if self.sparse:
+      widths["metadata"] = row_tiles * self.entries // 16
+    if self.a_in_tmem:
+      widths["a"] = row_tiles * self.a_k * self.bits // 32
+    if self.scale_dtype is not None:
+      for name in ("a_scale", "b_scale"):
+        row_tiles = self.operand_types()[name].shape[0]
+        widths[name] = row_tiles * self.scales
+    first, columns = 0, {}
+    for name, width in widths.items():
+      # Where a column of four scales may begin is not documented.
+      first = -(-first // 4) * 4
+      columns[name] = (first, width)
+      first += width
+    if first > 512:
+      raise ValueError(f"{self} takes {first} columns")
+    return columns
+
+  def tilings(self) -> dict[str, tuple[int, int]]:
+    a_dtype, b_dtype = self.dtypes
+    return {
+        "a": (8, 8 * self.a_swizzle // _bits(a_dtype)),
+        "b": (8, 8 * self.b_swizzle // _bits(b_dtype)),
+    }
+
+  def smem_types(self) -> dict[str, jax.ShapeDtypeStruct]:
+    types = self.operand_types()
+    for name, tiling in self.tilings().items():
+      ty = types[name]
+      types[name] = jax.ShapeDtypeStruct(
+          mgpu.tile_shape(ty.shape, tiling), ty.dtype
+      )
+    return types
+
   def kernel(self):
-    """Returns a function of A, B and the metadata if there is any."""
-    a_type, b_type, *_ = self.arg_types()
-    a_tiling = (8, 8 * self.a_swizzle // _bits(a_type.dtype))
-    b_tiling = (8, 8 * self.b_swizzle // _bits(b_type.dtype))
+    """Returns a function of the arrays that `random_args` returns."""
+    names = list(self.operand_types())
+    tilings = self.tilings()
+    swizzles = {"a": self.a_swizzle, "b": self.b_swizzle}
 
     def body(ctx, *refs):
-      *inputs, out, (a_smem, b_smem, meta_smem, loaded, done, tmem) = refs
-      loads = [
-          (inputs[0], a_smem, dict(
-              swizzle=self.a_swizzle,
-              gmem_transform=mgpu.TileTransform(a_tiling),
-          )),
-          (inputs[1], b_smem, dict(
-              swizzle=self.b_swizzle,
-              gmem_transform=mgpu.TileTransform(b_tiling),
-          )),
-      ]
-      if self.sparse:
-        loads.append((inputs[2], meta_smem, {}))
-      for i, (src, dst, kwargs) in enumerate(loads):
-        ctx.async_copy(src_ref=src, dst_ref=dst, barrier=loaded[i], **kwargs)
-      for i in range(len(loads)):
-        loaded[i].wait()
-      a_ref, b_ref = a_smem, b_smem
-      if not self.a_k_major:
-        a_ref = mgpu.memref_transpose(a_ref, (1, 0, 3, 2))
-      if self.b_k_major:
-        b_ref = mgpu.memref_transpose(b_ref, (1, 0, 3, 2))
-      acc, metadata = self.tmem_refs(tmem)
-      with mgpu.single_thread():
+      *inputs, out, (smem, loaded, done, tmem_alloc) = refs
+      smem = dict(zip(names, smem, strict=True))
+      for i, (name, src) in enumerate(zip(names, inputs, strict=True)):
         kwargs = {}
-        if self.sparse:
-          tcgen05.async_copy_sparse_metadata_smem_to_tmem(meta_smem, metadata)
-          kwargs["a_sparse_metadata"] = metadata
-        tcgen05.mma(
-            acc, a_ref, b_ref, a_swizzle=self.a_swizzle,
-            b_swizzle=self.b_swizzle, accumulate=False, **kwargs,
+        if name in tilings:
+          kwargs["swizzle"] = swizzles[name]
+          kwargs["gmem_transform"] = mgpu.TileTransform(tilings[name])
+        if self.collective:
+          axis = self.split_axis(name)
+          kwargs["collective"] = gpu.Dimension.x
+          kwargs["leader_tracked"] = (
+              mgpu.CopyPartition.REPLICATED
+              if axis is None
+              else mgpu.CopyPartition.PARTITIONED(axis)
+          )
+        ctx.async_copy(
+            src_ref=src, dst_ref=smem[name], barrier=loaded[i], **kwargs
         )
-        tcgen05.commit_arrive(done)
+      tmem = self.tmem_refs(tmem_alloc)
+      index = ir.IndexType.get()
+      cta = arith.constant(index, 0)
+      if self.collective:
+        cta = gpu.cluster_block_id(gpu.Dimension.x)
+      is_leader = arith.cmpi(
+          arith.CmpIPredicate.eq, cta, arith.constant(index, 0)
+      )
+      with mgpu.when(is_leader):
+        for i in range(len(names)):
+          loaded[i].wait()
+        with mgpu.single_thread():
+          self.issue(ctx, smem, tmem, done)
       done.wait(orders_tensor_core=True)
       is_signed = True if self.acc_dtype == jnp.int32 else None
+      first_row = arith.muli(cta, arith.constant(index, self.m))
       for row in range(0, self.m, 128):
-        tile = mgpu.ds(row, 128)
-        value = acc.slice(tile, slice(None)).load(is_signed=is_signed)
-        value.store_untiled(mgpu.memref_slice(out, tile), optimized=False)
+        tile = tmem["d"].slice(mgpu.ds(row, 128), slice(None))
+        dst_row = arith.addi(first_row, arith.constant(index, row))
+        tile.load(is_signed=is_signed).store_untiled(
+            mgpu.memref_slice(out, mgpu.ds(dst_row, 128)), optimized=False
+        )
 
-    tiled = lambda ty, tiling: jax.ShapeDtypeStruct(
-        mgpu.tile_shape(ty.shape, tiling), ty.dtype
-    )
     scratch = [
-        tiled(a_type, a_tiling),
-        tiled(b_type, b_tiling),
-        jax.ShapeDtypeStruct(self.metadata_shape, jnp.uint2)
-        if self.sparse
-        else (),
-        mgpu.Barrier(1, num_barriers=3),
+        list(self.smem_types().values()),
+        mgpu.Barrier(1, num_barriers=len(names)),
         mgpu.Barrier(1),
         # All of TMEM, so that operands don't have to be powers of two wide.
-        mgpu.TMEM((128, 512), jnp.float32),
+        mgpu.TMEM((128, 512), jnp.float32, collective=self.collective),
     ]
+    num_cta = self.num_cta
     return as_gpu_kernel(
-        body, (1, 1, 1), (128, 1, 1), self.arg_types(),
-        jax.ShapeDtypeStruct((self.m, self.n), self.acc_dtype), scratch,
+        body, (num_cta, 1, 1), (128, 1, 1), self.arg_types(),
+        jax.ShapeDtypeStruct(
+            (num_cta * self.m, num_cta * self.n), self.acc_dtype
+        ),
+        scratch, cluster=(num_cta, 1, 1),
     )
 
-  def tmem_refs(self, tmem: tcgen05.TMEMRef):
-    """Returns references to the accumulator and to the metadata."""
-    d_type = mgpu.utils.dtype_to_ir_type(self.acc_dtype)
-    acc = tcgen05.TMEMRef(
-        tmem.address, (self.m, self.n), d_type, tcgen05.tmem_default_layout()
+  def issue(self, ctx, smem, tmem, done):
+    """Issues the copies to TMEM and the call."""
+    kwargs = {}
+    if self.sparse:
+      tcgen05.async_copy_sparse_metadata_smem_to_tmem(
+          smem["metadata"], tmem["metadata"], collective=self.collective
+      )
+      kwargs["a_sparse_metadata"] = tmem["metadata"]
+    if self.scale_dtype is not None:
+      for name in ("a_scale", "b_scale"):
+        tcgen05.async_copy_scales_smem_to_tmem(
+            smem[name], tmem[name], collective=self.collective
+        )
+        kwargs[name] = tmem[name]
+    a, b = smem["a"], smem["b"]
+    if not self.a_k_major:
+      a = mgpu.memref_transpose(a, (1, 0, 3, 2))
+    if self.b_k_major:
+      b = mgpu.memref_transpose(b, (1, 0, 3, 2))
+    if self.a_in_tmem:
+      tcgen05.async_copy_smem_to_tmem(
+          a, tmem["a"], self.a_swizzle, collective=self.collective
+      )
+      a = tmem["a"]
+    tcgen05.mma(
+        tmem["d"], a, b, a_swizzle=self.a_swizzle, b_swizzle=self.b_swizzle,
+        accumulate=False, collective=self.collective, **kwargs,
     )
-    if not self.sparse:
-      return acc, None
+    tcgen05.commit_arrive(done, collective=self.collective, ctx=ctx)
+
+  def tmem_refs(self, tmem: tcgen05.TMEMRef) -> dict[str, tcgen05.TMEMRef]:
+    """Returns references to the operands that are in TMEM."""
+    ir_type = mgpu.utils.dtype_to_ir_type
+    types = {
+        "d": (
+            (self.m, self.n * self.num_cta), ir_type(self.acc_dtype),
+            tcgen05.tmem_default_layout(),
+        ),
+        "metadata": (
+            (self.m, self.entries), ir.IntegerType.get_signless(2),
+            tcgen05.sparse_meta_layout(),
+        ),
+        "a": (
+            (self.m, self.a_k), ir_type(self.dtypes[0]),
+            tcgen05.tmem_default_layout(32 // self.bits),
+        ),
+    }
+    for name in ("a_scale", "b_scale"):
+      if self.scale_dtype is not None:
+        rows = self.operand_types()[name].shape[0] * 128
+        types[name] = (
+            (rows, self.scales), ir_type(self.scale_dtype),
+            tcgen05.scales_layout(),
+        )
     i32 = ir.IntegerType.get_signless(32)
-    column = arith.constant(i32, self.metadata_column)
-    metadata = tcgen05.TMEMRef(
-        arith.addi(tmem.address, column),
-        (self.m, self.k // 2),
-        ir.IntegerType.get_signless(2),
-        tcgen05.sparse_meta_layout(),
-    )
-    return acc, metadata
+    refs = {}
+    for name, (first, _) in self.columns().items():
+      address = arith.addi(tmem.address, arith.constant(i32, first))
+      refs[name] = tcgen05.TMEMRef(address, *types[name])
+    return refs
+
+  def random_values(self, rng: np.random.Generator, shape, dtype):
+    if dtype == jnp.int8:
+      return rng.integers(-127, 128, shape).astype(dtype)
+    if _bits(dtype) == 4:
+      return rng.integers(0, 16, shape).astype(np.uint8).view(dtype)
+    # Few significant bits keep the rounding of the accumulation small.
+    return (rng.integers(-32, 33, shape) / 8).astype(dtype)
 
   def random_args(self, rng: np.random.Generator):
     """Returns arguments for the kernel, and A (pruned) and B as float64."""
     a_dtype, b_dtype = self.dtypes
-    if self.acc_dtype == jnp.int32:
-      random = lambda shape, dtype: rng.integers(-127, 128, shape).astype(dtype)
-    else:
-      # Few significant bits keep the rounding of the accumulation small.
-      random = lambda shape, dtype: (
-          rng.integers(-32, 33, shape) / 8
-      ).astype(dtype)
-    b = random((self.k, self.n), b_dtype)
-    values = random((self.m, self.a_k), a_dtype)
+    m, n = self.m * self.num_cta, self.n * self.num_cta
+    b = self.random_values(rng, (self.k, n), b_dtype)
+    values = self.random_values(rng, (m, self.a_k), a_dtype)
     args = [
         values if self.a_k_major else values.T,
         b.T if self.b_k_major else b,
     ]
+    a = values.astype(np.float64)
     if self.sparse:
-      # Any two positions out of four, in ascending order.
-      order = rng.random((self.m, self.k // 4, 4)).argsort(axis=-1)
+      # Any two positions out of four, in ascending order. With 4-bit types,
+      # each stands for two neighbours.
+      width = 1 if self.bits >= 8 else 2
+      groups = self.k // 4 // width
+      order = rng.random((m, groups, 4)).argsort(axis=-1)
       positions = np.sort(order[..., :2], axis=-1)
-      a = np.zeros((self.m, self.k // 4, 4))
-      np.put_along_axis(
-          a, positions,
-          values.astype(np.float64).reshape(self.m, self.k // 4, 2), axis=-1,
-      )
-      a = a.reshape(self.m, self.k)
-      args.append(
-          plgpu.format_tcgen05_sparse_metadata(
-              jnp.asarray(positions.astype(jnp.uint2)), a_dtype
-          )
-      )
-    else:
-      a = values.astype(np.float64)
-    return [jnp.asarray(arg) for arg in args], a, b.astype(np.float64)
+      compressed = a.reshape(m, groups, 2, width)
+      a = np.zeros((m, groups, 4, width))
+      np.put_along_axis(a, positions[..., None], compressed, axis=2)
+      a = a.reshape(m, self.k)
+      args.append(format_metadata(positions.astype(np.uint8), self.bits))
+    b = b.astype(np.float64)
+    if self.scale_dtype is not None:
+      a_scale = self.random_scales(rng, m)
+      b_scale = self.random_scales(rng, n)
+      args.append(format_scales(a_scale))
+      args.append(format_scales(b_scale))
+      spread = lambda x: x.astype(np.float64).repeat(self.scale_block, axis=1)
+      a, b = a * spread(a_scale), b * spread(b_scale).T
+    return [jnp.asarray(arg) for arg in args], a, b
+
+  def random_scales(self, rng: np.random.Generator, rows: int) -> np.ndarray:
+    exponents = rng.integers(-2, 3, (rows, self.scales))
+    scales = 2.0**exponents
+    if self.scale_dtype == jnp.float8_e4m3fn:
+      scales *= rng.integers(4, 8, scales.shape) / 4
+    return scales.astype(self.scale_dtype)
 
   def check(self, test, seed: int = 0) -> None:
     """Runs the kernel and compares its result with a dense matmul."""
@@ -299,42 +441,117 @@ class Matmul:
     The operands of every tcgen05.mma are decoded from the PTX, each on its own,
     and have to agree on the (M, N, K) part of the matmul that they belong to.
     """
-    a_dtype, b_dtype = self.dtypes
-    instr_k = 32 * 8 // _bits(a_dtype) * (1 + self.sparse)
-    a_base = DYNAMIC_SHARED_BASE
-    b_base = a_base + self.m * self.a_k * _bits(a_dtype) // 8
+    n_total = self.n * self.num_cta
+    instr_k = 32 * 8 // self.bits * (1 + self.sparse)
+    columns = {name: first for name, (first, _) in self.columns().items()}
+    smem = _smem_addresses(self.smem_types())
+    # What a column of metadata describes.
+    meta_k = 32 if self.bits >= 8 else 64
     done = collections.Counter()
     for mma in read_mmas(self.compiled.ptx):
       test.assertEqual(mma.sparse, self.sparse)
-      row, a_k = _smem_position(
-          mma.a_address - a_base, self.m, self.a_k, _bits(a_dtype),
-          self.a_swizzle, self.a_k_major,
-      )
+      if self.a_in_tmem:
+        per_row_tile = self.a_k * self.bits // 32
+        row_tile, a_column = divmod(mma.a - columns["a"], per_row_tile)
+        row, a_k = row_tile * 128, a_column * 32 // self.bits
+      else:
+        row, a_k = _smem_position(
+            mma.a_address - smem["a"], self.m, self.a_k, self.bits,
+            self.a_swizzle, self.a_k_major,
+        )
       column, k = _smem_position(
-          mma.b_address - b_base, self.n, self.k, _bits(b_dtype),
+          mma.b_address - smem["b"], self.n, self.k, _bits(self.dtypes[1]),
           self.b_swizzle, self.b_k_major,
       )
       test.assertEqual(a_k * (1 + self.sparse), k)
-      row_tile, d_column = divmod(mma.d, self.n)
-      test.assertEqual((row_tile * 128, d_column), (row, column))
-      test.assertEqual(mma.m, 128)
+      row_tile, d_column = divmod(mma.d, n_total)
+      test.assertEqual(
+          (row_tile * 128, d_column), (row, column * self.num_cta)
+      )
+      test.assertEqual(mma.m, 128 * self.num_cta)
       if self.sparse:
         test.assertEqual(mma.metadata % 2, 0)
-        # 16 entries of a column describe 32 elements of A.
+        selector = mma.selector if self.scale_dtype is None else 0
         meta_row_tile, meta_column = divmod(
-            mma.metadata + mma.selector - self.metadata_column, self.k // 32
+            mma.metadata + selector - columns["metadata"], self.k // meta_k
         )
-        test.assertEqual((meta_row_tile, meta_column * 32), (row_tile, k))
+        test.assertEqual((meta_row_tile, meta_column * meta_k), (row_tile, k))
+      if self.scale_dtype is not None:
+        scale = k // self.scale_block
+        test.assertEqual(
+            (mma.a_scale - columns["a_scale"], mma.a_scale_id),
+            ((scale // 4 * (self.m // 128) + row_tile) * 4, scale % 4),
+        )
+        b_row_tiles = -(-n_total // 128)
+        test.assertEqual(
+            (mma.b_scale - columns["b_scale"], mma.b_scale_id),
+            (
+                (scale // 4 * b_row_tiles + d_column // 128) * 4,
+                scale % 4,
+            ),
+        )
       test.assertEqual(mma.accumulate, k != 0)
-      done.update((row_tile, n, k) for n in range(column, column + mma.n))
+      done.update(
+          (row_tile, n, k) for n in range(d_column, d_column + mma.n)
+      )
     test.assertEqual(
         done,
         collections.Counter(
             itertools.product(
-                range(self.m // 128), range(self.n), range(0, self.k, instr_k)
+                range(self.m // 128), range(n_total), range(0, self.k, instr_k)
             )
         ),
     )
+
+
+def format_metadata(positions: np.ndarray, bits: int) -> np.ndarray:
+  """Lays sparse metadata out for the copy to TMEM, entry by entry.
+
+  Args:
+    positions: Positions of shape (M, groups, 2).
+    bits: Bits of an element of A.
+
+  Returns:
+    Tiles of 128 rows of 64 entries. With 16-bit types, a column of 16 entries
+    holds those of two rows: see the PTX ISA, sparse matrices, kind::f16.
+  """
+  m = positions.shape[0]
+  entries = positions.reshape(m, -1)
+  tiles = np.zeros((m // 128, entries.shape[1] // 64, 128, 64), np.uint8)
+  row, entry = np.indices(entries.shape)
+  lane, place = row % 128, entry % 64
+  if bits == 16:
+    # Eight entries of a row lie in the lane that its eighth entries stand for.
+    column, half, in_half = place // 16, place // 8 % 2, place % 8
+    group, upper, r = lane // 16, lane // 8 % 2, lane % 8
+    lane = group * 16 + half * 8 + r
+    place = column * 16 + upper * 8 + in_half
+  tiles[row // 128, entry // 64, lane, place] = entries
+  return tiles.astype(jnp.uint2)
+
+
+def format_scales(scales: np.ndarray) -> np.ndarray:
+  """Lays block scales of shape (rows, scales) out for the copy to TMEM."""
+  rows, count = scales.shape
+  row_tiles = -(-rows // 128)
+  # The padding must not matter.
+  tiles = np.full((row_tiles, count // 4, 32, 16), 0xFF, np.uint8)
+  row, scale = np.indices(scales.shape)
+  tiles[
+      row // 128, scale // 4, row % 32, row // 32 % 4 * 4 + scale % 4
+  ] = scales.view(np.uint8)
+  return tiles.view(scales.dtype)
+
+
+def _smem_addresses(
+    types: dict[str, jax.ShapeDtypeStruct]
+) -> dict[str, int]:
+  """The addresses of buffers that follow each other in dynamic SMEM."""
+  addresses, address = {}, DYNAMIC_SHARED_BASE
+  for name, ty in types.items():
+    addresses[name] = address
+    address += math.prod(ty.shape) * _bits(ty.dtype) // 8
+  return addresses
 
 
 def _smem_position(
@@ -366,6 +583,8 @@ class Instruction:
     metadata: TMEM address of the sparse metadata.
     descriptor: The instruction descriptor.
     accumulate: Whether D is added to, None if that is not known.
+    a_scale: TMEM address of the scales of A.
+    b_scale: TMEM address of the scales of B.
   """
 
   sparse: bool
@@ -375,11 +594,22 @@ class Instruction:
   metadata: int | None
   descriptor: int
   accumulate: bool | None
+  a_scale: int | None = None
+  b_scale: int | None = None
 
   # PTX ISA, tcgen05 instruction descriptor and matrix descriptor.
   @property
   def m(self) -> int:
-    return (self.descriptor >> 24 & 0x1F) << 4
+    # With scales, the lower bits are reserved.
+    return (self.descriptor >> 27 & 3) << 7
+
+  @property
+  def a_scale_id(self) -> int:
+    return self.descriptor >> 29 & 3
+
+  @property
+  def b_scale_id(self) -> int:
+    return self.descriptor >> 4 & 3
 
   @property
   def n(self) -> int:
@@ -476,7 +706,7 @@ def _read_mma(
   sparse = ".sp." in opcode
   d, a, b, *rest = [operand.strip("[] ") for operand in operands]
   metadata = rest.pop(0) if sparse else None
-  descriptor, accumulate = rest
+  descriptor, *scales, accumulate = rest
 
   def known(name):
     value = registers.value(name)
@@ -493,4 +723,8 @@ def _read_mma(
       metadata=known(metadata) if metadata is not None else None,
       descriptor=known(descriptor),
       accumulate=None if p is None else bool(p),
+      **{
+          name: known(scale)
+          for name, scale in zip(("a_scale", "b_scale"), scales)
+      },
   )

@@ -74,6 +74,7 @@ class _Base(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
+    self.enter_context(np.errstate(all="ignore"))
     self.rng = np.random.default_rng(zlib.crc32(self.id().encode()))
 
 

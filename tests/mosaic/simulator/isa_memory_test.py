@@ -452,6 +452,97 @@ class MatrixTest(_Base):
           self.assertEqual(x[warp, lane, m], expected)
     np.testing.assert_array_equal(y, a)  # Stored back where it came from.
 
+  @parameterized.parameters(1, 2)
+  def test_ldmatrix_of_bytes(self, count):
+    a = self.bytes(32 * 16)
+    registers = ", ".join(f"%r{10 + i}" for i in range(2 * count))
+    x = np.zeros((2 * count, 32), np.uint32)
+    _, x = snippets.run(
+        SHARED + "mul.wide.u32 %rd0, %thread, 16; add.s64 %rd1, %in0, %rd0;"
+        " ld.global.v4.b32 {%r4, %r5, %r6, %r7}, [%rd1];"
+        " st.shared.v4.b32 [%r1], {%r4, %r5, %r6, %r7}; bar.sync 0;"
+        f" ldmatrix.sync.aligned.m16n16.x{count}.trans.shared.b8"
+        " {" + registers + "}, [%r1];"
+        " mul.wide.u32 %rd0, %thread, 4; add.s64 %rd1, %in1, %rd0;"
+        + "".join(
+            f"st.global.b32 [%rd1+{128 * i}], %r{10 + i};"
+            for i in range(2 * count)
+        ),
+        a, x,
+    )
+    rows = a.reshape(2, 16, 16)
+    x = x.view(np.uint8).reshape(2 * count, 32, 4)
+    for i, lane, v in np.ndindex(*x.shape):
+      self.assertEqual(
+          x[i, lane, v],
+          rows[i // 2, 4 * (lane % 4) + v, 8 * (i % 2) + lane // 4],
+      )
+
+  @parameterized.parameters(
+      ("f16", "f16", "f32", 16), ("bf16", "bf16", "f32", 16),
+      ("tf32", "tf32", "f32", 8), ("e4m3", "e5m2", "f32", 32),
+      ("s8", "u8", "s32", 32), ("f64", "f64", "f64", 8),
+  )
+  def test_mma_sync(self, a_type, b_type, d_type, k):
+    """The fragments are as the ISA describes them, element by element."""
+    dtypes = {
+        "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32,
+        "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
+        "s8": np.int8, "u8": np.uint8, "f64": np.float64, "f32": np.float32,
+        "s32": np.int32,
+    }
+    a, b = (
+        self.rng.integers(low, 8, shape).astype(dtypes[t])
+        for t, shape, low in (
+            (a_type, (2, 16, k), -7), (b_type, (2, k, 8), 1)
+        )
+    )
+    c = self.rng.integers(-99, 99, (2, 16, 8)).astype(dtypes[d_type])
+    word = np.uint64 if a_type == "f64" else np.uint32
+    per_word = np.dtype(word).itemsize // a.dtype.itemsize
+    lane_a = np.zeros((2, 32, 4, per_word), a.dtype)
+    lane_b = np.zeros((2, 32, 2, per_word), b.dtype)
+    lane_c = np.zeros((2, 32, 4), c.dtype)
+    for w, t, r, e in np.ndindex(*lane_a.shape):
+      column = per_word * (t % 4) + e
+      lane_a[w, t, r, e] = a[
+          w, t // 4 + 8 * (r % 2), column + 4 * per_word * (r // 2)
+      ]
+      if r < 2:
+        lane_b[w, t, r, e] = b[w, column + 4 * per_word * r, t // 4]
+    for w, t, r in np.ndindex(*lane_c.shape):
+      lane_c[w, t, r] = c[w, t // 4 + 8 * (r // 2), 2 * (t % 4) + r % 2]
+    name, bits = ("rd", 64) if a_type == "f64" else ("r", 32)
+    body = ""
+    for i, (count, first) in enumerate(((4, 0), (2, 4), (4, 8))):
+      body += (
+          f"mul.wide.u32 %rd20, %thread, {count * bits // 8};"
+          f" add.s64 %rd20, %rd20, %in{i};"
+      )
+      for r in range(count):
+        body += (
+            f"ld.global.b{bits} %{name}{first + r},"
+            f" [%rd20+{r * bits // 8}];"
+        )
+    lists = [
+        "{" + ", ".join(f"%{name}{first + r}" for r in range(count)) + "}"
+        for count, first in ((4, 12), (4, 0), (2, 4), (4, 8))
+    ]
+    body += (
+        f"mma.sync.aligned.m16n8k{k}.row.col.{d_type}.{a_type}.{b_type}"
+        f".{d_type} {', '.join(lists)};"
+    )
+    for r in range(4):
+      body += f"st.global.b{bits} [%rd20+{r * bits // 8}], %{name}{12 + r};"
+    *_, d = snippets.run(
+        body, lane_a.view(word), lane_b.view(word), lane_c, threads=64
+    )
+    expected = a.astype(np.float64) @ b.astype(np.float64) + c
+    for w, t, r in np.ndindex(*d.shape):
+      self.assertEqual(
+          d[w, t, r], expected[w, t // 4 + 8 * (r // 2), 2 * (t % 4) + r % 2]
+      )
+
   def test_shape_of_the_vector(self):
     with self.assertRaisesRegex(
         errors.UnsupportedPtxError, "expected 4 registers"
@@ -495,8 +586,8 @@ class AsyncCopyTest(_Base):
     expected[5:, 1] = 0
     np.testing.assert_array_equal(x, expected.ravel())
 
-  @parameterized.parameters("eager", "lazy")
-  def test_st_async(self, order):
+  @parameterized.product(order=("eager", "lazy"), scope=("", ".cluster"))
+  def test_st_async(self, order, scope):
     """Every lane stores to the other CTA, which waits for all the bytes."""
     a = snippets.ints(self.rng, np.uint32, 64)
     x = snippets.each(
@@ -508,8 +599,8 @@ class AsyncCopyTest(_Base):
         " barrier.cluster.arrive; barrier.cluster.wait;"
         " xor.b32 %r4, %r3, 1; mapa.shared::cluster.u32 %r5, %r1, %r4;"
         " mapa.shared::cluster.u32 %r6, %r9, %r4;"
-        " st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r5], %a,"
-        " [%r6];\nWAIT:\n"
+        f" st.async{scope}.shared::cluster.mbarrier::complete_tx::bytes.b32"
+        " [%r5], %a, [%r6];\nWAIT:\n"
         " mbarrier.try_wait.parity.shared.b64 %q, [%r9], 0; @!%q bra WAIT;"
         " ld.shared.b32 %x, [%r1];",
         a, out=np.uint32, threads=32, cluster=2, order=order,

@@ -231,6 +231,14 @@ class AllocationTest(parameterized.TestCase):
     self.assertEqual(tensor.allocate(0, 32), 256)
     self.assertIsNone(tensor.allocate(0, 64))
 
+  def test_new_columns_are_nan(self):
+    tensor = tmem.TensorMemory(2)
+    tensor.data[:] = 0
+    tensor.allocate(1, 64)
+    self.assertTrue(np.isnan(tensor.data[1, :, :64].view(np.float32)).all())
+    self.assertTrue((tensor.data[1, :, 64:] == 0).all())
+    self.assertTrue((tensor.data[0] == 0).all())
+
   def test_dealloc_wakes(self):
     woken = []
     tensor = tmem.TensorMemory(2, wake=woken.append)

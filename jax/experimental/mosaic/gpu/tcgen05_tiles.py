@@ -42,6 +42,9 @@ METADATA_ENTRIES_PER_COLUMN_PAIR = 2 * METADATA_ENTRIES_PER_COLUMN
 # A metadata tile is what one 128x128b tcgen05.cp moves: 16 bytes for each lane.
 METADATA_TILE_ENTRIES = 64
 METADATA_TILE_BYTES = TMEM_ROWS * METADATA_TILE_ENTRIES * 2 // 8
+# Four scales of a row share a column, and 128 rows take four columns.
+SCALES_PER_COLUMN = 4
+SCALE_COLUMNS_PER_ROW_TILE = 4
 
 
 def row_tiles(rows: int) -> int:
@@ -107,6 +110,25 @@ def metadata_copies(rows: int, entries: int) -> Iterator[tuple[int, int]]:
           m_tile * TMEM_ROWS, metadata_columns(entries)
       ) + k_tile * tile_columns
       yield offset, column
+
+
+def scale_column(rows: int, row: int, scale: int) -> int:
+  """The column of four block scales of a row tile.
+
+  In TMEM, row tiles are minor: the first four scales of all rows come before
+  the next four of any.
+
+  Args:
+    rows: Rows of the whole reference to scales, a multiple of 128.
+    row: The first row of the tile, a multiple of 128.
+    scale: The first of the scales along K, a multiple of 4.
+  """
+  if scale % SCALES_PER_COLUMN:
+    raise ValueError(
+        f"Expected a multiple of {SCALES_PER_COLUMN} scales, got {scale}"
+    )
+  tile = scale // SCALES_PER_COLUMN * row_tiles(rows) + row_tiles(row)
+  return tile * SCALE_COLUMNS_PER_ROW_TILE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,6 +238,43 @@ class MmaTiles:
     )
     group = metadata_columns(metadata_entries(self.k_group, group_elems))
     return row_tile + tile.ki * group
+
+  def a_column(self, tile: Tile, packing: int, compression: int) -> int:
+    """The column of a tile of A, if A is in TMEM.
+
+    Args:
+      tile: The tile.
+      packing: Elements of A in a column.
+      compression: Elements along K for each one that A stores: 2 if sparse.
+    """
+    columns = self.k // compression // packing
+    group = self.k_group // compression // packing
+    return row_tile_column(tile.mi * TMEM_ROWS, columns) + tile.ki * group
+
+  def a_scale_column(self, tile: Tile, scale_block: int) -> int:
+    """The column of the scales of A.
+
+    Args:
+      tile: The tile.
+      scale_block: Elements along K that share a scale.
+    """
+    # The scales of fewer rows are padded.
+    rows = max(self.m, TMEM_ROWS)
+    scale = tile.ki * self.k_group // scale_block
+    return scale_column(rows, tile.mi * TMEM_ROWS, scale)
+
+  def b_scale_column(self, tile: Tile, scale_block: int, rows: int) -> int:
+    """The column of the scales of B.
+
+    Args:
+      tile: The tile.
+      scale_block: Elements along K that share a scale.
+      rows: Rows of the scales, N of all CTAs padded to a multiple of 128.
+    """
+    # Each CTA has the scales of the columns of all.
+    row = tile.ni * self.n_tile * self.num_cta
+    scale = tile.ki * self.k_group // scale_block
+    return scale_column(rows, row, scale)
 
 
 def check_columns(columns: Mapping[str, int]) -> None:

@@ -292,7 +292,22 @@ def _multiply(
     a = dense
   if scale_a is not None:
     a = a * np.repeat(scale_a, ins.k // ins.scale_vector, axis=1)
-  return a @ b.T
+  return _matmul(a, b.T)
+
+
+# Up to this many multiplications OpenBLAS does not start threads. Products are
+# small, and threads that spin for each other on a busy machine cost 100 times
+# the work.
+_UNTHREADED = 1 << 18
+
+
+def _matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+  """a [m, k] @ b [k, n], in blocks of rows (m is a multiple of 64)."""
+  m, k = a.shape
+  rows = m
+  while rows > 1 and rows * k * b.shape[1] > _UNTHREADED:
+    rows //= 2
+  return (a.reshape(m // rows, rows, k) @ b).reshape(m, -1)
 
 
 # Operands.

@@ -164,6 +164,8 @@ class TensorMemory:
   ) -> int | None:
     """First free column of `count` free ones, or None if that must wait.
 
+    Their contents are undefined then, which is NaN here.
+
     Args:
       cta: the CTA whose warp executes the instruction.
       count: columns.
@@ -211,6 +213,7 @@ class TensorMemory:
     column = first * ALLOCATION_UNIT
     for member in ctas:
       self._allocators[member].ranges[column] = count
+      self.data[member, :, column : column + count] = POISON
       for hook in self._on_alloc:
         hook(member, column, count, who)
     if pair is not None:

@@ -434,7 +434,7 @@ def _signal(step, name, stores, mbar, nbytes, thread_index):
 
 
 _ST_ASYNC = (
-    "st.async[.<sem:weak>][.<space:shared::cluster>]"
+    "st.async[.<sem:weak>][.<scope:cluster>][.<space:shared::cluster>]"
     ".mbarrier::complete_tx::bytes"
 )
 
