@@ -29,6 +29,7 @@ import functools
 import hashlib
 import importlib.util
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -273,15 +274,19 @@ def compile_module(
           inout_types=tuple(inout_types),
       )
 
-    with _dumps() as folder:
-      jitted = jax.jit(
-          call, in_shardings=_sharding(), out_shardings=_sharding()
-      )
-      jitted.trace(*in_types).lower().compile()
-      return _read_dump(folder)
+    # XLA compiles equal kernels once in a process, and only writes what it does
+    # the first time.
+    with _attribute(module, "mosaic_gpu.deviceless", str(next(_counter))):
+      with _dumps() as folder:
+        jitted = jax.jit(
+            call, in_shardings=_sharding(), out_shardings=_sharding()
+        )
+        jitted.trace(*in_types).lower().compile()
+        return _read_dump(folder)
 
-  with module.context:
-    buffer = io.BytesIO()
+  buffer = io.BytesIO()
+  # The name that the compiler gives its files is different for every module.
+  with _attribute(module, "mosaic_gpu.dump_basename", ""):
     module.operation.write_bytecode(buffer)
   key = hashlib.sha256(buffer.getvalue())
   types = [(t.shape, str(t.dtype)) for t in (*in_types, *out_types)]
@@ -290,6 +295,24 @@ def compile_module(
       len(inout_types), _nvdisasm_root() is None,
   )).encode())
   return _cached(key.digest(), compile_fn)
+
+
+_counter = itertools.count()
+
+
+@contextlib.contextmanager
+def _attribute(module: ir.Module, name: str, value: str) -> Iterator[None]:
+  """Gives a module an attribute for a while."""
+  attributes = module.operation.attributes
+  old = attributes[name] if name in attributes else None
+  attributes[name] = ir.StringAttr.get(value, module.context)
+  try:
+    yield
+  finally:
+    if old is None:
+      del attributes[name]
+    else:
+      attributes[name] = old
 
 
 def compile_kernel(kernel: Any, *args: Any) -> CompiledKernel:

@@ -61,12 +61,14 @@ class Simulation:
   Attributes:
     order: When asynchronous operations take effect.
     observers: Makes further observers for a run.
+    num_sms: How many CTAs run at a time.
     runs: The runs so far, the oldest one first.
     error: The first error of a run.
   """
 
   order: Any = "eager"
   observers: Callable[[], Sequence[observers_lib.Observer]] = tuple
+  num_sms: int = launch.NUM_SMS
   runs: MutableSequence[Run] = dataclasses.field(default_factory=list)
   error: Exception | None = None
 
@@ -84,6 +86,7 @@ class Simulation:
               *self.observers(),
           ],
           order=self.order,
+          num_sms=self.num_sms,
       )
     except Exception as e:
       self.error = self.error or e
@@ -104,6 +107,7 @@ def simulate(
     *,
     order: Any = "eager",
     observers: Callable[[], Sequence[observers_lib.Observer]] = tuple,
+    num_sms: int = launch.NUM_SMS,
 ) -> Iterator[Simulation]:
   """Runs Mosaic GPU kernels on a simulated B200 instead of a GPU.
 
@@ -119,12 +123,14 @@ def simulate(
     order: When asynchronous operations (TMA, MMA, ...) take effect: "eager" for
       at once.
     observers: Called for every run, returns further observers for it.
+    num_sms: How many CTAs run at a time. With fewer of them than the grid has,
+      kernels that take over the work of others (clusterlaunchcontrol) do so.
 
   Raises:
     SimulationError: If a kernel does something that the PTX ISA does not allow,
       or something that is not simulated.
   """
-  simulation = Simulation(order=order, observers=observers)
+  simulation = Simulation(order=order, observers=observers, num_sms=num_sms)
   _active.append(simulation)
   try:
     with deviceless.as_blackwell():

@@ -33,6 +33,11 @@ from . import ptx
 from . import tma
 
 
+# A B200 has 148 SMs, each of which runs one CTA of a kernel that uses most of
+# its shared memory.
+NUM_SMS = 148
+
+
 class Program:
   """A compiled kernel, ready to be run any number of times.
 
@@ -83,6 +88,7 @@ class Program:
       *,
       observers: Sequence[observers_lib.Observer] = (),
       order: Any = "eager",
+      num_sms: int = NUM_SMS,
   ) -> tuple[list[np.ndarray], machine.RunResult]:
     """Runs the kernel.
 
@@ -90,6 +96,8 @@ class Program:
       args: Arrays of the shapes and dtypes of `in_types`. They are not changed.
       observers: Checkers and counters.
       order: When asynchronous operations take effect.
+      num_sms: How many CTAs run at a time. The others wait for their end, or
+        for a running CTA to take their work over (clusterlaunchcontrol).
 
     Returns:
       The results, and what the machine did.
@@ -137,6 +145,7 @@ class Program:
         maps,
         observers=observers,
         order=order,
+        max_resident_ctas=num_sms,
     )
     outputs = [
         buffers.unpack(data, ty.shape, ty.dtype)
