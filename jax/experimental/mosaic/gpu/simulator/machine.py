@@ -170,9 +170,10 @@ class Context:
 
   def decode(self) -> list[Execute]:
     """Decodes the kernel: a function of the step for each instruction."""
-    return [self._decode(ins) for ins in self.kernel.body]
+    return [self.decode_one(ins) for ins in self.kernel.body]
 
-  def _decode(self, ins: ptx.Instruction) -> Execute:
+  def decode_one(self, ins: ptx.Instruction) -> Execute:
+    """Decodes an instruction of the kernel."""
     entry, values = table.lookup(ins)
     try:
       values = {
@@ -429,6 +430,27 @@ def run(
     result.steps += machine.run(program, policy, max_steps)
     result.batches += 1
   return result
+
+
+def unmodelled(kernel: ptx.Kernel) -> list[tuple[int, str, str]]:
+  """Line, text and reason of every instruction that can't be decoded.
+
+  Unlike `table.unmodelled`, it also finds combinations of an instruction in the
+  table that its entry refuses.
+  """
+  dimensions = lambda sizes: (*(sizes or ()), 1, 1, 1)[:3]
+  launch = Launch(
+      cluster=dimensions(kernel.reqnctapercluster),
+      block=dimensions(kernel.reqntid or kernel.maxntid),
+  )
+  context = Context(kernel, launch, memory_lib.GlobalMemory())
+  rows = []
+  for ins in kernel.body:
+    try:
+      context.decode_one(ins)
+    except errors.SimulationError as e:
+      rows.append((ins.line, ins.text, e.message))
+  return rows
 
 
 def _check_launch(kernel: ptx.Kernel, launch: Launch) -> None:

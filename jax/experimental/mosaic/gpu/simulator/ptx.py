@@ -271,7 +271,8 @@ class _Parser:
 
   def fail(self, message: str, token: _Token | None = None) -> NoReturn:
     token = token or self.token
-    if token.kind == "end":
+    # The last word of a truncated text is often only a part of one.
+    if token.kind == "end" or token is self.tokens[-2]:
       message = f"The PTX text is truncated: {message}"
     lines = self.text.splitlines()
     text = lines[token.line - 1] if token.line <= len(lines) else ""
