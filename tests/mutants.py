@@ -124,7 +124,8 @@ _MUTANTS = (
     *_tiles("return -(-self.n // self.n_tile)", "return self.n // self.n_tile"),
     *_tiles("MAX_INSTRUCTION_N = 256", "MAX_INSTRUCTION_N = 240"),
     # D: row tiles overlap, M and N swapped, N tiles overlap.
-    *_tiles("return tile.mi * n_total + ni", "return tile.mi * self.n_tile + ni"),
+    Mutant(_TILES, "return tile.mi * n_total + ni",
+           "return tile.mi * self.n_tile + ni", _PLAIN),
     *_tiles("return tile.mi * n_total + ni", "return ni * n_total + tile.mi"),
     *_tiles("return tile.mi * n_total + ni", "return tile.mi * n_total + 0"),
     Mutant(
