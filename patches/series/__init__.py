@@ -24,6 +24,7 @@ ORDER: tuple[str, ...] = (
     "support_sparse_mma_over_several_m_and_n_tiles",
     "support_block_scaled_mma_over_several_m_and_n_tiles",
     "support_a_in_tmem_for_several_m_tiles",
+    "support_tf32_in_tcgen05_mma_dense_and_sparse",
     "let_a_simulator_take_over_the_lowering_of_kernels",
     "simulate_blackwell_kernels_on_a_cpu",
     "add_a_sparse_matmul_example_for_blackwell",

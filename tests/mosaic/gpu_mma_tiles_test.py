@@ -18,7 +18,6 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import gpu_tiles_test_util as test_util
 from jax._src.lib.mlir import ir
-from jax.experimental.mosaic import gpu as mgpu
 from jax.experimental.mosaic.gpu import tcgen05
 import jax.numpy as jnp
 
@@ -58,29 +57,17 @@ class MmaTilesTest(test_util.TestCase):
   def test_instructions(self, matmul):
     matmul.check_instructions(self)
 
-  def call(self, m, n, k, *, dtype=None, scaled=False, collective=False):
+  def call(self, m, n, k, *, collective=False):
     """Emits a call whose operands are just types."""
-    dtype = dtype or ir.F16Type.get()
-    elems = 8 * 32 // mgpu.bitwidth(dtype)
-    n_total = n * (1 + collective)
+    f16 = ir.F16Type.get()
     with ir.InsertionPoint(ir.Module.create().body):
-      scales = {}
-      if scaled:
-        e8m0 = ir.Float8E8M0FNUType.get()
-        layout = tcgen05.scales_layout()
-        pad = lambda x: -(-x // 128) * 128
-        scales = dict(
-            a_scale=test_util.tmem_ref((pad(m), k // 32), e8m0, layout),
-            b_scale=test_util.tmem_ref((pad(n_total), k // 32), e8m0, layout),
-        )
       tcgen05.mma(
-          test_util.tmem_ref((m, n_total), ir.F32Type.get()),
-          test_util.smem_ref((m // 8, k // elems, 8, elems), dtype),
-          test_util.smem_ref((k // 8, n // elems, 8, elems), dtype),
+          test_util.tmem_ref((m, n * (1 + collective)), ir.F32Type.get()),
+          test_util.smem_ref((m // 8, k // 16, 8, 16), f16),
+          test_util.smem_ref((k // 8, n // 16, 8, 16), f16),
           a_swizzle=32,
           b_swizzle=32,
           collective=collective,
-          **scales,
       )
 
   def test_wrong_m(self):
@@ -106,16 +93,6 @@ class MmaTilesTest(test_util.TestCase):
         " available. Use a smaller M, N or K in each call",
     ):
       self.call(512, 256, 64)
-
-  def test_scaled(self):
-    for m, n in ((256, 128), (128, 384)):
-      with self.assertRaisesWithLiteralMatch(
-          NotImplementedError,
-          f"Block-scaled MMA with M={m} and N={n} takes several tiles, which is"
-          " unsupported. Issue one MMA for each 128 rows of A and 256 columns"
-          " of B instead.",
-      ):
-        self.call(m, n, 128, dtype=ir.Float8E4M3FNType.get(), scaled=True)
 
   @parameterized.parameters((128, 640), (256, 1024))
   def test_wrong_n(self, m, n):

@@ -176,7 +176,10 @@ class InstrDescriptorTest(parameterized.TestCase):
       ("mxf8f6f4", 0, DescriptorError, "needs UE8M0 scales"),
       ("mxf4", 1 << 7 | 1 << 10 | 1 << 15, DescriptorError, "bits 15-16 must"),
       ("mxf4", 1 << 7 | 1 << 10 | 1 << 31, DescriptorError, "bits 31-31 must"),
-      ("tf32", 0, UnsupportedPtxError, "kind::tf32 is not modelled"),
+      ("tf32", 1 << 4 | 2 << 7 | 2 << 10 | 1 << 15, UnsupportedPtxError,
+       "MN-major A of type tf32"),
+      ("tf32", 1 << 4, DescriptorError, "A type code 0 is not legal"),
+      ("f64", 0, UnsupportedPtxError, "kind::f64 is not modelled"),
   )
   def test_refused(self, kind, value, error, message):
     with self.assertRaisesRegex(error, message):

@@ -544,8 +544,6 @@ class MmaFormTest(parameterized.TestCase):
     self.assertEqual((got.m, got.n, got.cta_group), (256, 64, 2))
 
   @parameterized.parameters(
-      ("tcgen05.mma.cta_group::1.kind::tf32 [%r4], %rd5, %rd6, %r3, %p3",
-       "kind::tf32; expected one of f16, f8f6f4"),
       ("tcgen05.mma.cta_group::1.kind::mxf4 [%r4], %rd5, %rd6, %r3, %p3",
        r"kind::mxf4 needs \.block_scale"),
       ("tcgen05.mma.cta_group::1.kind::i8.block_scale [%r4], %rd5, %rd6, %r3,"

@@ -215,6 +215,7 @@ class Kind:
 
 KINDS = {
     "f16": Kind(16, {0: "f16", 1: "f32"}, {0: "f16", 1: "bf16"}),
+    "tf32": Kind(8, {1: "f32"}, {2: "tf32"}),
     "f8f6f4": Kind(32, {0: "f16", 1: "f32"}, _F8F6F4),
     "i8": Kind(32, {2: "s32"}, {0: "u8", 1: "s8"}),
     "mxf8f6f4": Kind(32, {}, _F8F6F4, scaled=True),
@@ -228,7 +229,7 @@ class InstrDescriptor:
   """Instruction descriptor of tcgen05.mma, 32 bits.
 
   Attributes:
-    kind: "f16", "f8f6f4", "i8", "mxf8f6f4", "mxf4" or "mxf4nvf4".
+    kind: "f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4" or "mxf4nvf4".
     m, n: shape, in total over the CTA pair for cta_group::2.
     sparse, saturate: flags.
     selector: sparsity selector, 0 or 1.
@@ -359,7 +360,7 @@ class InstrDescriptor:
 
     if self.selector and not self.sparse:
       raise error("a sparsity selector without the sparse bit")
-    if self.selector and self.kind != "f16":
+    if self.selector and self.kind not in ("f16", "tf32"):
       raise error("the sparsity selector must be 0, got 1")
     if self.saturate and self.kind != "i8":
       raise error("the saturate bit is only for kind::i8")
@@ -375,6 +376,11 @@ class InstrDescriptor:
     ):
       if transpose and FORMATS[kind].bits < 8:
         raise error(f"{name} of type {kind} must be K-major")
+      if transpose and kind == "tf32":
+        raise UnsupportedPtxError(
+            f"MN-major {name} of type tf32 (32-byte atoms) is not modelled; use"
+            " K-major"
+        )
       if FORMATS[kind].bits < 8 and self.kind in ("f8f6f4", "mxf8f6f4"):
         raise UnsupportedPtxError(
             f"kind::{self.kind} with {name} of type {kind} (padded storage) is"

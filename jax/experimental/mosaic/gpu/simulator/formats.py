@@ -50,6 +50,7 @@ class Format:
 FORMATS = {
     "f16": Format(16, 5, 10, 15, specials="ieee"),
     "bf16": Format(16, 8, 7, 127, specials="ieee"),
+    "tf32": Format(32, 8, 10, 127, specials="ieee"),
     "e4m3": Format(8, 4, 3, 7, specials="nan"),
     "e5m2": Format(8, 5, 2, 15, specials="ieee"),
     "e2m3": Format(6, 2, 3, 1),
@@ -98,6 +99,10 @@ def table(name: str) -> np.ndarray:
 
 def decode(name: str, raw: np.ndarray) -> np.ndarray:
   """float64 values of bit patterns, an unsigned integer array."""
+  if name == "tf32":
+    # A float32 of which the tensor core takes the upper 10 mantissa bits. What
+    # becomes of the others is not documented; they are cut off here.
+    return (raw & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
   return table(name).take(raw)
 
 

@@ -405,7 +405,10 @@ def _d_lanes(layout: str, lane: int) -> slice | np.ndarray:
 
 @functools.cache
 def _metadata_16bit() -> tuple[np.ndarray, np.ndarray]:
-  """Lane and bit of entry e of row r, [128, 16], for 16-bit elements."""
+  """Lane and bit of entry e of row r, [128, 16], for 16-bit elements.
+
+  The same holds for tf32, whose 1:2 codes are those of two halves of elements.
+  """
   r, e = np.arange(128)[:, None], np.arange(16)[None, :]
   lanes = 16 * (r // 16) + 8 * (e // 8) + r % 8
   bits = 16 * (r // 8 % 2) + 2 * (e % 8)
@@ -418,7 +421,8 @@ def _read_positions(
   """Logical k of each stored element, int64 [128, k / 2]."""
   who = who.renamed("tcgen05.mma.sp metadata")
   column = split_address(ins.metadata)[1]
-  if FORMATS[ins.descriptor.a_type].bits == 16:
+  bits_of_a = FORMATS[ins.descriptor.a_type].bits
+  if bits_of_a >= 16:
     words = tmem.read_block(
         cta, slice(0, 128), column + ins.descriptor.selector, 1, who
     )
@@ -438,11 +442,31 @@ def _read_positions(
         who.locate(),
     )
   count = entries.shape[1]
+  if bits_of_a == 32:
+    return _positions_1_to_2(entries, cta, who)
   unit = 4 * (np.arange(count) // 2) + entries
-  if FORMATS[ins.descriptor.a_type].bits == 4:
+  if bits_of_a == 4:
     # An entry stands for a pair of adjacent elements.
     return (2 * unit[:, :, None] + np.arange(2)).reshape(128, 2 * count)
   return unit.astype(np.int64)
+
+
+def _positions_1_to_2(
+    entries: np.ndarray, cta: int, who: Access
+) -> np.ndarray:
+  """Logical k of each stored tf32 element, int64 [128, k / 2]."""
+  codes = entries[:, 0::2] | entries[:, 1::2] << 2
+  # The first or the second element, each as its two halves.
+  wrong = (codes != 0x4) & (codes != 0xE)
+  if wrong.any():
+    row, group = np.argwhere(wrong)[0]
+    raise UnsupportedPtxError(
+        f"{who.what}: group {group} of row {row} of CTA {cta} has code"
+        f" {codes[row, group]:#x}; tf32 allows 0x4 (the first of two elements)"
+        " and 0xe (the second)",
+        who.locate(),
+    )
+  return 2 * np.arange(codes.shape[1]) + (codes == 0xE)
 
 
 def _read_scales(

@@ -1,0 +1,99 @@
+# Copyright 2026 The JAX Authors. All Rights Reserved.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+# ==============================================================================
+"""Tests of tcgen05.mma with f32 operands (tf32), dense and 1:2 sparse."""
+
+import dataclasses
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import gpu_tiles_test_util as test_util
+from jax._src.lib.mlir import ir
+from jax.experimental.mosaic.gpu import tcgen05
+import jax.numpy as jnp
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Matmul(test_util.Matmul):
+  """A matmul of f32 operands, of which the tensor core takes 10 mantissa bits."""
+
+  dtype: object = jnp.float32
+  b_k_major: bool = True
+
+  @property
+  def entries(self) -> int:
+    return self.k
+
+  def random_args(self, rng):
+    if not self.sparse:
+      return super().random_args(rng)
+    b = self.random_values(rng, (self.k, self.n), jnp.float32)
+    values = self.random_values(rng, (self.m, self.a_k), jnp.float32)
+    # One of each two elements is kept.
+    kept = rng.integers(0, 2, (self.m, self.k // 2))
+    a = np.zeros((self.m, self.k // 2, 2))
+    np.put_along_axis(a, kept[..., None], values[..., None], axis=-1)
+    # Seen as two 16-bit halves each, elements 0 and 1 are 0, 1 and 2, 3.
+    positions = np.stack([2 * kept, 2 * kept + 1], axis=-1).astype(np.uint8)
+    metadata = test_util.format_metadata(positions, bits=16)
+    return [values, b.T, metadata], a.reshape(self.m, self.k), b
+
+
+class Tf32Test(test_util.TestCase):
+
+  @parameterized.parameters(
+      Matmul(128, 128, 64, sparse=False),
+      Matmul(256, 64, 64, sparse=False),
+      Matmul(128, 320, 32, sparse=False),
+      Matmul(128, 64, 64, sparse=False, a_swizzle=64, b_swizzle=32),
+      Matmul(128, 64, 64, sparse=False, a_in_tmem=True),
+      Matmul(128, 128, 64),
+      Matmul(128, 64, 128, a_swizzle=64),
+      Matmul(256, 64, 128),
+      Matmul(384, 64, 64),
+      Matmul(128, 320, 64),
+      Matmul(256, 64, 64, a_in_tmem=True),
+  )
+  def test_numbers(self, matmul):
+    matmul.check(self)
+
+  def test_lower_bits_are_ignored(self):
+    # Values that are no tf32 numbers: the result is that of shorter ones.
+    matmul = Matmul(128, 64, 64, sparse=False)
+    rng = np.random.default_rng(1)
+    a = rng.normal(size=(128, 64)).astype(np.float32)
+    b = rng.normal(size=(64, 64)).astype(np.float32)
+    result = test_util.run(matmul.kernel(), a, b)
+    # Whether they are rounded or cut off is not documented.
+    expected = a.astype(np.float64) @ b.T.astype(np.float64)
+    np.testing.assert_allclose(result, expected, atol=2**-9 * 64)
+
+  def test_errors(self):
+    f32 = ir.F32Type.get()
+    with ir.InsertionPoint(ir.Module.create().body):
+      with self.assertRaisesWithLiteralMatch(
+          NotImplementedError,
+          "MMA with element type f32 (tf32) only supports K-fastest operands:"
+          " others need a swizzle with 32-byte atoms. Transpose the input",
+      ):
+        tcgen05.mma(
+            test_util.tmem_ref((128, 64), f32),
+            test_util.smem_ref((16, 2, 8, 32), f32),
+            test_util.smem_ref((8, 2, 8, 32), f32),
+        )
+
+
+if __name__ == "__main__":
+  absltest.main()
