@@ -25,6 +25,7 @@ ORDER: tuple[str, ...] = (
     "support_block_scaled_mma_over_several_m_and_n_tiles",
     "support_a_in_tmem_for_several_m_tiles",
     "support_tf32_in_tcgen05_mma_dense_and_sparse",
+    "say_why_sparse_mma_with_m_64_is_refused",
     "let_a_simulator_take_over_the_lowering_of_kernels",
     "simulate_blackwell_kernels_on_a_cpu",
     "add_a_sparse_matmul_example_for_blackwell",
