@@ -134,5 +134,8 @@ utils.getelementptr(
             code="arith.constant(i32, row_tile_col + tmem_col)",
         ),
     ),
-    tests=("tests/mosaic/gpu_a_in_tmem_test.py",),
+    tests=(
+        "tests/mosaic/gpu_a_in_tmem_test.py",
+        "tests/mosaic/gpu_two_cta_tiles_test.py",
+    ),
 )

@@ -17,7 +17,7 @@
 Each formula was broken once to see a test of this file fail: metadata that does
 not advance with M, that advances with N, or that does not advance with K; the
 stride of the metadata's row tiles off by a pair of columns; the tiles of the
-copy in the order of K before M; D's row tiles off by one column.
+copy in the order of K before M; D's M and N tiles swapped.
 """
 
 from absl.testing import absltest
