@@ -26,6 +26,7 @@ ORDER: tuple[str, ...] = (
     "support_a_in_tmem_for_several_m_tiles",
     "support_tf32_in_tcgen05_mma_dense_and_sparse",
     "say_why_sparse_mma_with_m_64_is_refused",
+    "add_pruning_and_compression_to_structured_sparsity",
     "let_a_simulator_take_over_the_lowering_of_kernels",
     "simulate_blackwell_kernels_on_a_cpu",
     "add_a_sparse_matmul_example_for_blackwell",

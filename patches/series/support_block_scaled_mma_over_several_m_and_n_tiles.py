@@ -97,7 +97,7 @@ if a_scale.shape != a_scale_shape:
             anchor="utils.c(ki * k_scales_per_group * b_scale_n_stride, i32)",
             code="""
 utils.c(
-    tiles.b_scale_column(tile, scale_block, b_scale.shape[0]), i32
+    tiles.b_scale_column(tile, scale_block, b_scale_n_stride), i32
 )
 """,
         ),

@@ -1,0 +1,156 @@
+# Copyright 2026 The JAX Authors. All Rights Reserved.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+# ==============================================================================
+"""Tests of pruning and compression, against loops over the elements."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import jax
+from jax.experimental.mosaic.gpu import sparsity
+import jax.numpy as jnp
+import numpy as np
+
+_DTYPES = (
+    jnp.float32, jnp.float16, jnp.bfloat16, jnp.float8_e4m3fn, jnp.float8_e5m2,
+    jnp.int8, jnp.float4_e2m1fn,
+)
+
+
+def _width(dtype) -> int:
+  return 2 if dtype == jnp.float4_e2m1fn else 1
+
+
+def _random(rng, shape, dtype):
+  if dtype == jnp.float4_e2m1fn:
+    return rng.integers(0, 16, shape).astype(np.uint8).view(dtype)
+  return rng.integers(-6, 7, shape).astype(dtype)
+
+
+def _slow_positions(a: np.ndarray) -> np.ndarray:
+  width = _width(a.dtype)
+  m, k = a.shape
+  result = np.zeros((m, k // (4 * width), 2), np.uint8)
+  for row in range(m):
+    for group in range(result.shape[1]):
+      first = group * 4 * width
+      sizes = []
+      for position in range(4):
+        at = first + position * width
+        elements = a[row, at : at + width].astype(np.float64)
+        sizes.append((-np.abs(elements).sum(), position))
+      result[row, group] = sorted(p for _, p in sorted(sizes)[:2])
+  return result
+
+
+def _slow_decompress(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
+  width = _width(values.dtype)
+  m, stored = values.shape
+  dense = np.zeros((m, stored * 2), values.dtype)
+  for row in range(m):
+    for i in range(stored):
+      entry, within = divmod(i, width)
+      group, which = divmod(entry, 2)
+      position = int(positions[row, group, which])
+      dense[row, (group * 4 + position) * width + within] = values[row, i]
+  return dense
+
+
+class SparsityTest(parameterized.TestCase):
+
+  @parameterized.product(dtype=_DTYPES, jit=(False, True))
+  def test_round_trip(self, dtype, jit):
+    a = _random(np.random.default_rng(0), (8, 64), dtype)
+    f = jax.jit if jit else lambda f: f
+    positions = _slow_positions(a)
+    np.testing.assert_array_equal(f(sparsity.kept_positions)(a), positions)
+    values, entries = f(sparsity.compress)(a)
+    self.assertEqual(values.dtype, dtype)
+    self.assertEqual(values.shape, (8, 32))
+    self.assertEqual(entries.dtype, jnp.uint2)
+    np.testing.assert_array_equal(np.asarray(entries).astype(int), positions)
+    expected = _slow_decompress(np.asarray(values), positions)
+    pruned = np.asarray(f(sparsity.prune)(a))
+    np.testing.assert_array_equal(
+        pruned.astype(np.float32), expected.astype(np.float32)
+    )
+    dense = np.asarray(f(sparsity.decompress)(values, entries))
+    self.assertEqual(dense.dtype, dtype)
+    np.testing.assert_array_equal(
+        dense.astype(np.float32), expected.astype(np.float32)
+    )
+
+  def test_what_is_kept_is_large(self):
+    a = np.random.default_rng(1).normal(size=(16, 128)).astype(np.float32)
+    pruned = np.asarray(sparsity.prune(a)).reshape(16, 32, 4)
+    groups = np.abs(a.reshape(16, 32, 4))
+    dropped = np.where(pruned == 0, groups, 0).max(-1)
+    kept = np.where(pruned != 0, groups, np.inf).min(-1)
+    self.assertTrue((dropped <= kept).all())
+    self.assertTrue(((pruned != 0).sum(-1) == 2).all())
+
+  def test_nan_is_not_dropped(self):
+    a = np.array([[3.0, np.nan, 5.0, 4.0]], np.float32)
+    self.assertEqual(sparsity.kept_positions(a).tolist(), [[[1, 2]]])
+
+  def test_given_positions(self):
+    a = np.arange(8, dtype=np.float32)[None] + 1
+    positions = jnp.asarray([[[0, 3], [1, 2]]], jnp.uint8)
+    values, _ = sparsity.compress(a, positions)
+    self.assertEqual(values.tolist(), [[1, 4, 6, 7]])
+
+  def test_gradients(self):
+    rng = np.random.default_rng(2)
+    a = rng.normal(size=(4, 16)).astype(np.float32)
+    weights = rng.normal(size=(4, 16)).astype(np.float32)
+    mask = (np.asarray(sparsity.prune(a)) != 0).astype(np.float32)
+    for f in (
+        lambda a: sparsity.prune(a),
+        lambda a: sparsity.decompress(*sparsity.compress(a)),
+    ):
+      gradient = jax.grad(lambda a: (f(a) * weights).sum())(a)
+      np.testing.assert_array_equal(gradient, weights * mask)
+
+  def test_errors(self):
+    with self.assertRaisesWithLiteralMatch(
+        ValueError,
+        "Expected a matrix of type float32 to have a multiple of 4 columns, got"
+        " shape (2, 6). Pad it with zeros",
+    ):
+      sparsity.prune(jnp.ones((2, 6)))
+    with self.assertRaisesWithLiteralMatch(
+        ValueError,
+        "Expected a matrix of type float4_e2m1fn to have a multiple of 8"
+        " columns, got shape (2, 4). Pad it with zeros",
+    ):
+      sparsity.compress(jnp.ones((2, 4), jnp.float4_e2m1fn))
+    with self.assertRaisesWithLiteralMatch(
+        ValueError, "Expected a matrix of two dimensions, got shape (8,)"
+    ):
+      sparsity.prune(jnp.ones(8))
+    with self.assertRaisesWithLiteralMatch(
+        ValueError,
+        "Expected positions of shape (2, 8, 2) for values of shape (2, 16) and"
+        " type float32, got (2, 3, 2)",
+    ):
+      sparsity.decompress(jnp.ones((2, 16)), jnp.ones((2, 3, 2)))
+    with self.assertRaisesWithLiteralMatch(
+        ValueError,
+        "Expected positions of shape (2, 4, 2) for a matrix of shape (2, 16) and"
+        " type float32, got (2, 16)",
+    ):
+      sparsity.compress(jnp.ones((2, 16)), jnp.ones((2, 16)))
+
+
+if __name__ == "__main__":
+  absltest.main()
