@@ -14,7 +14,7 @@ export JAX_PLATFORMS ?= $(if $(wildcard /dev/nvidiactl),,cpu)
 # Kernels that were compiled once need not be compiled again.
 export MOSAIC_GPU_DEVICELESS_CACHE ?= $(CURDIR)/.cache/kernels
 
-.PHONY: demo test check refresh clean
+.PHONY: demo test test-full mutants check bench bench-sass refresh clean
 
 $(BIN)/python:
 	python=$$(PYTHON='$(PYTHON)' tools/find_python)
@@ -39,9 +39,28 @@ demo: $(VENV)/jax
 test: $(VENV)/jax
 	$(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) tests
 
+# All of that, a matmul of every kind, and a comparison with JAX as it was of
+# everything that it accepts.
+test-full: export MOSAIC_GPU_FULL_TESTS := 1
+test-full: test
+
+# Breaks the formulas of the patches one by one and sees the tests notice.
+mutants: $(VENV)/jax
+	PYTHONPATH=. $(BIN)/python tests/mutants.py
+
 # Applies the series patch by patch to all supported releases.
 check: $(VENV)/jax
 	$(BIN)/python -m patches check
+
+# How fast the simulator is, in ratios.
+bench: $(VENV)/jax
+	mkdir -p .cache
+	$(BIN)/python tests/bench_simulator.py --json .cache/bench.json
+
+# What it costs to issue the MMAs of a call, by the machine code.
+bench-sass: $(VENV)/jax
+	mkdir -p .cache
+	$(BIN)/python tests/bench_sass.py --json .cache/bench_sass.json
 
 # Brings the installed JAX to the state of the series, much faster than a build.
 refresh: $(VENV)/requirements

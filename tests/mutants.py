@@ -15,14 +15,17 @@
 """Breaks the formulas one by one and sees that the tests notice.
 
 Each mutant changes one place of the patched JAX, in a tree of its own; then the
-tests named for it must fail. Run as ``python tests/mutants.py``; prints how many
-were killed and exits with 1 if any survived.
+tests named for it must fail. Run as ``python tests/mutants.py``; prints how
+many were killed and exits with 1 if any survived. With names of test files,
+only the mutants that those have to notice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent import futures
 import dataclasses
+import functools
 import os
 import pathlib
 import queue
@@ -45,6 +48,9 @@ _SPARSE = ("gpu_sparse_tiles_test.py",)
 _DENSE = ("gpu_mma_tiles_test.py",)
 _ROWS = ("gpu_tmem_row_tiles_test.py",)
 _ALLOC = ("gpu_tmem_alloc_test.py",)
+_SCALED = ("gpu_scaled_tiles_test.py",)
+_A_IN_TMEM = ("gpu_a_in_tmem_test.py",)
+_TWO_CTA = ("gpu_two_cta_tiles_test.py",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +70,13 @@ class Mutant:
   tests: tuple[str, ...]
 
 
-def _tiles(old: str, new: str) -> list[Mutant]:
+def _tiles(
+    old: str, new: str, kernels: tuple[str, ...] = _SPARSE
+) -> list[Mutant]:
   """The tests of the arithmetic and those of the kernels must both notice."""
   return [
       Mutant(_TILES, old, new, _PLAIN),
-      Mutant(_TILES, old, new, _SPARSE),
+      Mutant(_TILES, old, new, kernels),
   ]
 
 
@@ -96,8 +104,14 @@ _MUTANTS = (
         _SPARSE,
     ),
     # Metadata does not advance with M, advances with N, not with K.
-    *_tiles("tile.mi * TMEM_ROWS,", "0,"),
-    *_tiles("tile.mi * TMEM_ROWS,", "tile.ni * TMEM_ROWS,"),
+    *_tiles(
+        "tile.mi * TMEM_ROWS,\n        metadata_columns",
+        "0,\n        metadata_columns",
+    ),
+    *_tiles(
+        "tile.mi * TMEM_ROWS,\n        metadata_columns",
+        "tile.ni * TMEM_ROWS,\n        metadata_columns",
+    ),
     *_tiles("return row_tile + tile.ki * group", "return row_tile"),
     *_tiles(
         "return row_tile + tile.ki * group",
@@ -124,18 +138,122 @@ _MUTANTS = (
     *_tiles("return -(-self.n // self.n_tile)", "return self.n // self.n_tile"),
     *_tiles("MAX_INSTRUCTION_N = 256", "MAX_INSTRUCTION_N = 240"),
     # D: row tiles overlap, M and N swapped, N tiles overlap.
-    Mutant(_TILES, "return tile.mi * n_total + ni",
-           "return tile.mi * self.n_tile + ni", _PLAIN),
+    # With one CTA, no sparse call has several M and several N tiles.
+    *_tiles(
+        "return tile.mi * n_total + ni", "return tile.mi * self.n_tile + ni",
+        _TWO_CTA,
+    ),
     *_tiles("return tile.mi * n_total + ni", "return ni * n_total + tile.mi"),
     *_tiles("return tile.mi * n_total + ni", "return tile.mi * n_total + 0"),
     Mutant(
         _TILES,
-        "ni * self.n_tile * self.num_cta",
-        "ni * self.n_tile * (self.num_cta + 1)",
+        "+ ni * self.n_tile * self.num_cta",
+        "+ ni * self.n_tile * (self.num_cta + 1)",
         _PLAIN,
     ),
-    Mutant(
-        _TILES, "self.n * self.num_cta  #", "self.n  #", _PLAIN,
+    *_tiles("self.n * self.num_cta  #", "self.n  #", _TWO_CTA),
+    # A in TMEM: the group is not compressed, row tiles overlap or are missing,
+    # K does not advance, N does.
+    *_tiles(
+        "columns = self.k // compression // packing",
+        "columns = self.k_group // compression // packing",
+        _A_IN_TMEM,
+    ),
+    *_tiles(
+        "columns = self.k // compression // packing",
+        "columns = self.k // packing",
+        _A_IN_TMEM,
+    ),
+    *_tiles(
+        "group = self.k_group // compression // packing",
+        "group = self.k_group // packing",
+        _A_IN_TMEM,
+    ),
+    *_tiles(
+        "group = self.k_group // compression // packing",
+        "group = self.k_group // compression",
+        _A_IN_TMEM,
+    ),
+    *_tiles(
+        "row_tile_column(tile.mi * TMEM_ROWS, columns) + tile.ki * group",
+        "tile.ki * group",
+        _A_IN_TMEM,
+    ),
+    *_tiles(
+        "row_tile_column(tile.mi * TMEM_ROWS, columns) + tile.ki * group",
+        "row_tile_column(tile.mi * TMEM_ROWS, columns)",
+        _A_IN_TMEM,
+    ),
+    *_tiles(
+        "row_tile_column(tile.mi * TMEM_ROWS, columns) + tile.ki * group",
+        "row_tile_column(tile.mi * TMEM_ROWS, columns)"
+        " + (tile.ki + tile.ni) * group",
+        _A_IN_TMEM,
+    ),
+    # Scales: row tiles are major, missing, or of another width.
+    *_tiles(
+        "scale // SCALES_PER_COLUMN * row_tiles(rows) + row_tiles(row)",
+        "scale // SCALES_PER_COLUMN + row_tiles(row) * row_tiles(rows)",
+        _SCALED,
+    ),
+    *_tiles(
+        "scale // SCALES_PER_COLUMN * row_tiles(rows) + row_tiles(row)",
+        "scale // SCALES_PER_COLUMN * row_tiles(rows)",
+        _SCALED,
+    ),
+    *_tiles(
+        "scale // SCALES_PER_COLUMN * row_tiles(rows) + row_tiles(row)",
+        "scale // SCALES_PER_COLUMN + row_tiles(row)",
+        _SCALED,
+    ),
+    *_tiles(
+        "return tile * SCALE_COLUMNS_PER_ROW_TILE", "return tile * 8", _SCALED
+    ),
+    Mutant(_TILES, "if scale % SCALES_PER_COLUMN:", "if scale % 2:", _PLAIN),
+    # Scales of A: M does not advance, N does, no padding, K does not advance.
+    *_tiles(
+        "scale_column(rows, tile.mi * TMEM_ROWS, scale)",
+        "scale_column(rows, 0, scale)",
+        _SCALED,
+    ),
+    *_tiles(
+        "scale_column(rows, tile.mi * TMEM_ROWS, scale)",
+        "scale_column(rows, tile.ni * TMEM_ROWS, scale)",
+        _SCALED,
+    ),
+    *_tiles("rows = max(self.m, TMEM_ROWS)", "rows = TMEM_ROWS", _SCALED),
+    *_tiles("rows = max(self.m, TMEM_ROWS)", "rows = self.m", _TWO_CTA),
+    *_tiles(
+        "rows = max(self.m, TMEM_ROWS)\n"
+        "    scale = tile.ki * self.k_group // scale_block",
+        "rows = max(self.m, TMEM_ROWS)\n    scale = 0",
+        _SCALED,
+    ),
+    # Scales of B: too few rows, N does not advance, M does, K does not.
+    *_tiles(
+        "rows = columns // SCALE_COLUMNS_PER_ROW_TILE * TMEM_ROWS",
+        "rows = TMEM_ROWS",
+        _SCALED,
+    ),
+    *_tiles(
+        "rows = columns // SCALE_COLUMNS_PER_ROW_TILE * TMEM_ROWS",
+        "rows = max(self.n * self.num_cta // TMEM_ROWS, 1) * TMEM_ROWS",
+        _SCALED,
+    ),
+    *_tiles(
+        "row = tile.ni * self.n_tile * self.num_cta\n    scale",
+        "row = 0\n    scale",
+        _SCALED,
+    ),
+    *_tiles(
+        "row = tile.ni * self.n_tile * self.num_cta\n    scale",
+        "row = (tile.ni + tile.mi) * TMEM_ROWS\n    scale",
+        _SCALED,
+    ),
+    *_tiles(
+        "self.num_cta\n    scale = tile.ki * self.k_group // scale_block",
+        "self.num_cta\n    scale = 0",
+        _SCALED,
     ),
     Mutant(
         _TILES,
@@ -164,6 +282,46 @@ _MUTANTS = (
            "utils.memref_ptr(smem_ref), [0], i8", _SPARSE),
     Mutant(_TCGEN05, "tmem_ref.address, arith.constant(i32, column)",
            "tmem_ref.address, arith.constant(i32, 0)", _SPARSE),
+    # Block scales: their shapes, addresses, copies, loads and stores.
+    Mutant(_TCGEN05, "a_scale_shape = (max(m, TMEM_ROWS), k_scales)",
+           "a_scale_shape = (TMEM_ROWS, k_scales)", _SCALED),
+    Mutant(_TCGEN05, "a_scale_shape = (max(m, TMEM_ROWS), k_scales)",
+           "a_scale_shape = (m, k_scales)", _TWO_CTA),
+    Mutant(_TCGEN05, "elif m % TMEM_ROWS == 0:", "elif m == TMEM_ROWS:",
+           _SCALED),
+    Mutant(_TCGEN05, "utils.c(tiles.a_scale_column(tile, scale_block), i32)",
+           "utils.c(0, i32)", _SCALED),
+    Mutant(_TCGEN05,
+           "tiles.b_scale_column(tile, scale_block, b_scale_n_stride)", "0",
+           _SCALED),
+    Mutant(_TCGEN05, "scale_block, b_scale_n_stride)",
+           "scale_block, b_scale.shape[0] // 32)", _TWO_CTA),
+    Mutant(_TCGEN05, "tmem_ref.shape[0], mn_tile * TMEM_ROWS, k_tile * 4",
+           "tmem_ref.shape[0], 0, k_tile * 4", _SCALED),
+    Mutant(_TCGEN05, "tmem_ref.shape[0], mn_tile * TMEM_ROWS, k_tile * 4",
+           "TMEM_ROWS, mn_tile * TMEM_ROWS, k_tile * 4", _SCALED),
+    Mutant(_TCGEN05, "registers.reshape(k_tile_dim, row_tile_dim, *tile_dims)",
+           "registers.reshape(row_tile_dim, k_tile_dim, *tile_dims)", _SCALED),
+    Mutant(_TCGEN05, "registers = registers.swapaxes(0, 1)\n      _store",
+           "pass\n      _store", _SCALED),
+    # A in TMEM: the address of a tile, the copy of several row tiles.
+    Mutant(_TCGEN05, "tiles.a_column(tile, a.packing, 1 + is_sparse)",
+           "tiles.a_column(tile, a.packing, 1)", _A_IN_TMEM),
+    Mutant(_TCGEN05, "tiles.a_column(tile, a.packing, 1 + is_sparse)",
+           "tiles.a_column(tile, 1, 1 + is_sparse)", _A_IN_TMEM),
+    Mutant(_TCGEN05, "a_mk = arith.addi(a.address, utils.c(a_column, i32))",
+           "a_mk = a.address", _A_IN_TMEM),
+    Mutant(_TCGEN05, "stride_byte_offset * (TMEM_ROWS // 8)",
+           "stride_byte_offset * (TMEM_ROWS // 16)", _A_IN_TMEM),
+    Mutant(_TCGEN05, "tcgen05_tiles.row_tile_column(row, row_tile_cols)", "0",
+           _A_IN_TMEM),
+    Mutant(_TCGEN05, "[row_tile_offset + smem_byte_offset]",
+           "[smem_byte_offset]", _A_IN_TMEM),
+    # What fits is decided by all operands.
+    Mutant(_TCGEN05, '"A": a if isinstance(a, TMEMRef) else None,',
+           '"A": None,', _A_IN_TMEM),
+    Mutant(_TCGEN05, '"A scale": a_scale,', '"A scale": None,', _SCALED),
+    Mutant(_TCGEN05, '"B scale": b_scale,', '"B scale": None,', _SCALED),
     # Slices, loads and stores of row tiles.
     Mutant(_TCGEN05, "address=arith.addi(self.address, column),",
            "address=self.address,", _ROWS),
@@ -187,6 +345,29 @@ _MUTANTS = (
 )
 
 
+def _fails(root: pathlib.Path, tests: Sequence[str]) -> bool:
+  """Returns whether one of the test files fails in a tree."""
+  process = subprocess.run(
+      [
+          sys.executable, "-m", "pytest", "-q", "-x", "-p",
+          "no:cacheprovider", "--rootdir", str(root),
+          *(f"tests/mosaic/{test}" for test in tests),
+      ],
+      cwd=root,
+      env={
+          **os.environ,
+          "PYTHONPATH": str(root),
+          "PYTHONDONTWRITEBYTECODE": "1",
+          "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),
+      },
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+  )
+  # 1 is a failed test. Anything else is a fault of this script.
+  if process.returncode not in (0, 1):
+    raise RuntimeError(process.stdout)
+  return process.returncode == 1
+
+
 def _run(root: pathlib.Path, mutant: Mutant) -> bool:
   """Returns whether a test fails for the mutant."""
   path = root / mutant.path
@@ -199,33 +380,17 @@ def _run(root: pathlib.Path, mutant: Mutant) -> bool:
   try:
     engine.write(root, {mutant.path: text.replace(
         mutant.old, mutant.new).encode()})
-    process = subprocess.run(
-        [
-            sys.executable, "-m", "pytest", "-q", "-x", "-p",
-            "no:cacheprovider", "--rootdir", str(root),
-            *(f"tests/mosaic/{test}" for test in mutant.tests),
-        ],
-        cwd=root,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(root),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),
-        },
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )
+    return _fails(root, mutant.tests)
   finally:
     engine.write(root, {mutant.path: text.encode()})
-  # 1 is a failed test. Anything else is a fault of this script.
-  if process.returncode not in (0, 1):
-    raise RuntimeError(process.stdout)
-  return process.returncode == 1
 
 
 def main() -> int:
   tree = engine.Tree.open(trees.pristine(patches.BASE))
   files = engine.merged(engine.compute(tree, engine.load_series()))
   jobs = 2
+  wanted = set(sys.argv[1:])
+  mutants = [m for m in _MUTANTS if not wanted or wanted & set(m.tests)]
   survivors = []
   with tempfile.TemporaryDirectory() as folder:
     free: queue.Queue[pathlib.Path] = queue.Queue()
@@ -235,21 +400,29 @@ def main() -> int:
       engine.write(root, files)
       free.put(root)
 
-    def run(mutant: Mutant) -> bool:
+    def in_tree(function, arg) -> bool:
       root = free.get()
       try:
-        return _run(root, mutant)
+        return function(root, arg)
       finally:
         free.put(root)
 
     with futures.ThreadPoolExecutor(jobs) as pool:
-      for mutant, killed in zip(_MUTANTS, pool.map(run, _MUTANTS)):
+      # Tests that fail anyway kill everything.
+      tests = list(dict.fromkeys(m.tests for m in mutants))
+      for names, failed in zip(
+          tests, pool.map(functools.partial(in_tree, _fails), tests)
+      ):
+        if failed:
+          raise ValueError(f"Without a mutation, {', '.join(names)} fails")
+      verdicts = pool.map(functools.partial(in_tree, _run), mutants)
+      for mutant, killed in zip(mutants, verdicts):
         verdict = "killed" if killed else "SURVIVED"
         change = f"{mutant.old!r} -> {mutant.new!r}"
         print(f"{verdict:8} {', '.join(mutant.tests)}: {change}", flush=True)
         if not killed:
           survivors.append(mutant)
-  print(f"mutants: {len(_MUTANTS) - len(survivors)} of {len(_MUTANTS)} killed")
+  print(f"mutants: {len(mutants) - len(survivors)} of {len(mutants)} killed")
   return 1 if survivors else 0
 
 

@@ -181,6 +181,24 @@ if row_tiles := self._row_tiles():
         ),
         Edit(
             file=_TCGEN05,
+            scope="TMEMRef",
+            within="def load($$$A) -> fa.FragmentedArray |"
+            " tuple[fa.FragmentedArray, fa.FragmentedArray]: $$$B",
+            anchor="packing = self.packing",
+            code='''
+"""Loads the reference into registers.
+
+A warpgroup holds all that is loaded, as long as it is used. Row by row tile,
+32-bit elements of up to 240 columns take up to 255 registers and none is
+spilled. All at once, (256, 96) takes 200, while (256, 128), (256, 192) and
+(512, 112) spill 32, 540 and 792 bytes for each thread: slice such
+references and load one row tile after the other.
+"""
+$$$SELF
+''',
+        ),
+        Edit(
+            file=_TCGEN05,
             scope="TMEMRef.store",
             anchor="packing = self.packing",
             action="before",

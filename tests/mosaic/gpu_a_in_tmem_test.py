@@ -131,6 +131,19 @@ class AInTmemTest(test_util.TestCase):
         )
       with self.assertRaisesWithLiteralMatch(
           ValueError,
+          "MMA operands take 544 TMEM columns (D: 512, A: 32), but only 512 are"
+          " available. Use a smaller M, N or K in each call",
+      ):
+        tcgen05.mma(
+            test_util.tmem_ref((256, 256), ir.F32Type.get()),
+            test_util.tmem_ref(
+                (256, 32), f16, tcgen05.tmem_default_layout(2)
+            ),
+            test_util.smem_ref((4, 16, 8, 16), f16),
+            a_swizzle=32, b_swizzle=32,
+        )
+      with self.assertRaisesWithLiteralMatch(
+          ValueError,
           "TMEM reference must have a multiple of 128 rows, but got 64",
       ):
         tcgen05.async_copy_smem_to_tmem(

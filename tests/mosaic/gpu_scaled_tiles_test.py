@@ -171,6 +171,28 @@ class ScaledTilesTest(test_util.TestCase):
     )
     np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-3)
 
+  def test_too_many_columns(self):
+    f8 = ir.Float8E4M3FNType.get()
+    e8m0 = ir.Float8E8M0FNUType.get()
+    layout = tcgen05.scales_layout()
+    with (
+        ir.InsertionPoint(ir.Module.create().body),
+        self.assertRaisesWithLiteralMatch(
+            ValueError,
+            "MMA operands take 532 TMEM columns (D: 512, A scale: 4, B scale:"
+            " 16), but only 512 are available. Use a smaller M, N or K in each"
+            " call",
+        ),
+    ):
+      tcgen05.mma(
+          test_util.tmem_ref((128, 512), ir.F32Type.get()),
+          test_util.smem_ref((16, 4, 8, 32), f8),
+          test_util.smem_ref((16, 16, 8, 32), f8),
+          a_swizzle=32, b_swizzle=32,
+          a_scale=test_util.tmem_ref((128, 4), e8m0, layout),
+          b_scale=test_util.tmem_ref((512, 4), e8m0, layout),
+      )
+
   def test_wrong_scale_shapes(self):
     f8 = ir.Float8E4M3FNType.get()
     e8m0 = ir.Float8E8M0FNUType.get()

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import importlib.util
@@ -35,8 +35,12 @@ from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import arith
 from jax._src.lib.mlir.dialects import builtin
 from jax._src.lib.mlir.dialects import gpu
+from jax._src.lib.mlir.dialects import memref
+from jax._src.lib.mlir.dialects import nvvm
+from jax._src.lib.mlir.dialects import scf
 from jax.experimental.mosaic import gpu as mgpu
 from jax.experimental.mosaic.gpu import deviceless
+from jax.experimental.mosaic.gpu import fragmented_array as fa
 from jax.experimental.mosaic.gpu import tcgen05
 import jax.numpy as jnp
 import numpy as np
@@ -51,15 +55,21 @@ def has_blackwell() -> bool:
   return capability.startswith("10.")
 
 
-def run(kernel, *args) -> Any:
-  """Calls a kernel on a Blackwell GPU if there is one, or on the simulator."""
+def run(kernel, *args, **simulation) -> Any:
+  """Calls a kernel on a Blackwell GPU if there is one, or on the simulator.
+
+  Args:
+    kernel: What `as_gpu_kernel` returned.
+    *args: Its arguments.
+    **simulation: Options of the simulator.
+  """
   if has_blackwell():
     return jax.tree.map(np.asarray, kernel(*args))
   package = "jax.experimental.mosaic.gpu.simulator"
   if importlib.util.find_spec(package) is None:
     raise unittest.SkipTest("Needs a Blackwell GPU, or the simulator")
   simulator = importlib.import_module(package)
-  with simulator.simulate():
+  with simulator.simulate(**simulation):
     return jax.tree.map(np.asarray, kernel(*args))
 
 
@@ -116,6 +126,10 @@ class Matmul:
     scale_block: Elements along K that share a scale.
     a_in_tmem: Whether A is copied to TMEM before the call.
     collective: Whether two CTAs share the call.
+    accumulate: What the call adds to: nothing (False); what was stored to D
+      before (True, or "argument" if an argument of the kernel says whether to);
+      what the same call did before ("twice", or "loop" for calls in a loop, of
+      which all but the first one accumulate).
   """
 
   m: int
@@ -132,6 +146,7 @@ class Matmul:
   scale_block: int = 0
   a_in_tmem: bool = False
   collective: bool = False
+  accumulate: bool | str = False
 
   @property
   def dtypes(self) -> tuple[Any, Any]:
@@ -144,6 +159,21 @@ class Matmul:
   @property
   def num_cta(self) -> int:
     return 1 + self.collective
+
+  @property
+  def row_tile(self) -> int:
+    """Rows of an instruction, for each CTA."""
+    return min(self.m, 128)
+
+  @property
+  def stores_d(self) -> bool:
+    """Whether the kernel takes the initial values of D."""
+    return self.accumulate in (True, "argument")
+
+  @property
+  def takes_count(self) -> bool:
+    """Whether the kernel takes a number: to accumulate, or of calls."""
+    return self.accumulate in ("argument", "loop")
 
   @property
   def a_k(self) -> int:
@@ -175,14 +205,17 @@ class Matmul:
     }
     if self.sparse:
       types["metadata"] = struct(
-          (self.m // 128, self.entries // 64, 128, 64), jnp.uint2
+          (-(-self.m // 128), self.entries // 64, 128, 64), jnp.uint2
       )
     if self.scale_dtype is not None:
       shape = lambda rows: (-(-rows // 128), self.scales // 4, 32, 16)
       types["a_scale"] = struct(shape(self.m), self.scale_dtype)
       # Each CTA has the scales of all columns.
       n_total = self.n * self.num_cta
-      types["b_scale"] = struct(shape(n_total), self.scale_dtype)
+      b_shape = shape(n_total)
+      if self.m == 64:
+        b_shape = (1, self.scales // 4, 64, 16)
+      types["b_scale"] = struct(b_shape, self.scale_dtype)
     return types
 
   def split_axis(self, name: str) -> int | None:
@@ -201,12 +234,24 @@ class Matmul:
       if axis is not None:
         shape[axis] *= self.num_cta
       types.append(jax.ShapeDtypeStruct(tuple(shape), ty.dtype))
+    if self.stores_d:
+      types.append(self.out_type)
+    if self.takes_count:
+      types.append(jax.ShapeDtypeStruct((1,), jnp.int32))
     return tuple(types)
+
+  @property
+  def out_type(self) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(
+        (self.num_cta * self.m, self.num_cta * self.n), self.acc_dtype
+    )
 
   def columns(self) -> dict[str, tuple[int, int]]:
     """The first column and the number of columns of the operands in TMEM."""
-    row_tiles = self.m // 128
+    row_tiles = -(-self.m // 128)
     widths = {"d": row_tiles * self.n * self.num_cta}
+    if self.m == 64:
+      widths["d"] //= 2  # Folded over the lanes.
     if self.sparse:
       widths["metadata"] = row_tiles * self.entries // 16
     if self.a_in_tmem:
@@ -249,6 +294,11 @@ class Matmul:
 
     def body(ctx, *refs):
       *inputs, out, (smem, loaded, done, tmem_alloc) = refs
+      inputs, further = inputs[: len(names)], inputs[len(names) :]
+      count = None
+      if self.takes_count:
+        zero = arith.constant(ir.IndexType.get(), 0)
+        count = memref.load(further.pop(), [zero])
       smem = dict(zip(names, smem, strict=True))
       for i, (name, src) in enumerate(zip(names, inputs, strict=True)):
         kwargs = {}
@@ -271,6 +321,8 @@ class Matmul:
       cta = arith.constant(index, 0)
       if self.collective:
         cta = gpu.cluster_block_id(gpu.Dimension.x)
+      if self.stores_d:
+        self.store_d(further.pop(), tmem["d"], cta)
       is_leader = arith.cmpi(
           arith.CmpIPredicate.eq, cta, arith.constant(index, 0)
       )
@@ -278,15 +330,16 @@ class Matmul:
         for i in range(len(names)):
           loaded[i].wait()
         with mgpu.single_thread():
-          self.issue(ctx, smem, tmem, done)
+          self.issue(ctx, smem, tmem, done, count)
       done.wait(orders_tensor_core=True)
       is_signed = True if self.acc_dtype == jnp.int32 else None
       first_row = arith.muli(cta, arith.constant(index, self.m))
-      for row in range(0, self.m, 128):
-        tile = tmem["d"].slice(mgpu.ds(row, 128), slice(None))
+      for row in range(0, self.m, self.row_tile):
+        tile = tmem["d"].slice(mgpu.ds(row, self.row_tile), slice(None))
         dst_row = arith.addi(first_row, arith.constant(index, row))
         tile.load(is_signed=is_signed).store_untiled(
-            mgpu.memref_slice(out, mgpu.ds(dst_row, 128)), optimized=False
+            mgpu.memref_slice(out, mgpu.ds(dst_row, self.row_tile)),
+            optimized=False,
         )
 
     scratch = [
@@ -299,14 +352,59 @@ class Matmul:
     num_cta = self.num_cta
     return as_gpu_kernel(
         body, (num_cta, 1, 1), (128, 1, 1), self.arg_types(),
-        jax.ShapeDtypeStruct(
-            (num_cta * self.m, num_cta * self.n), self.acc_dtype
-        ),
-        scratch, cluster=(num_cta, 1, 1),
+        self.out_type, scratch, cluster=(num_cta, 1, 1),
     )
 
-  def issue(self, ctx, smem, tmem, done):
-    """Issues the copies to TMEM and the call."""
+  def store_d(self, src, d, cta):
+    """Copies the initial values of D from global memory to TMEM."""
+    index = ir.IndexType.get()
+    first_row = arith.muli(cta, arith.constant(index, self.m))
+    is_signed = True if self.acc_dtype == jnp.int32 else None
+    for row in range(0, self.m, self.row_tile):
+      src_row = arith.addi(first_row, arith.constant(index, row))
+      value = fa.FragmentedArray.load_untiled(
+          mgpu.memref_slice(src, mgpu.ds(src_row, self.row_tile)),
+          layout=tcgen05.LAYOUT, is_signed=is_signed, optimized=False,
+      )
+      d.slice(mgpu.ds(row, self.row_tile), slice(None)).store(value)
+    tcgen05.commit_tmem()
+    if self.collective:
+      # The other CTA's MMA writes to this one's TMEM.
+      nvvm.cluster_arrive(aligned=True)
+      nvvm.cluster_wait(aligned=True)
+
+  def issue(self, ctx, smem, tmem, done, count=None):
+    """Issues the copies to TMEM, the calls and their commit."""
+    mma = self.copy_to_tmem(smem, tmem)
+    i32 = ir.IntegerType.get_signless(32)
+    constant = lambda x: arith.constant(i32, x)
+    is_not_zero = lambda x: arith.cmpi(
+        arith.CmpIPredicate.ne, x, constant(0)
+    )
+    if self.accumulate == "argument":
+      mma(is_not_zero(count))
+    elif self.accumulate == "twice":
+      mma(False)
+      mma(True)
+    elif self.accumulate == "loop":
+      loop = scf.ForOp(constant(0), count, constant(1))
+      with ir.InsertionPoint(loop.body):
+        mma(is_not_zero(loop.induction_variable))
+        scf.yield_([])
+    else:
+      mma(self.accumulate)
+    tcgen05.commit_arrive(done, collective=self.collective, ctx=ctx)
+
+  def copy_to_tmem(self, smem, tmem) -> Callable[[ir.Value | bool], None]:
+    """Issues the copies to TMEM, and returns a function for the call.
+
+    Args:
+      smem: The operands in SMEM, by name.
+      tmem: Those in TMEM.
+
+    Returns:
+      A function of whether to accumulate.
+    """
     kwargs = {}
     if self.sparse:
       tcgen05.async_copy_sparse_metadata_smem_to_tmem(
@@ -329,36 +427,51 @@ class Matmul:
           a, tmem["a"], self.a_swizzle, collective=self.collective
       )
       a = tmem["a"]
-    tcgen05.mma(
+    return lambda accumulate: tcgen05.mma(
         tmem["d"], a, b, a_swizzle=self.a_swizzle, b_swizzle=self.b_swizzle,
-        accumulate=False, collective=self.collective, **kwargs,
+        accumulate=accumulate, collective=self.collective, **kwargs,
     )
-    tcgen05.commit_arrive(done, collective=self.collective, ctx=ctx)
+
+  def tmem_types(
+      self,
+  ) -> dict[str, tuple[tuple[int, int], ir.Type, tcgen05.TMEMLayout]]:
+    """Returns shape, element type and layout of the operands in TMEM."""
+    ir_type = mgpu.utils.dtype_to_ir_type
+    n_total = self.n * self.num_cta
+    if self.m != 64:
+      layout = tcgen05.tmem_default_layout
+    elif self.collective:
+      layout = lambda *packing: tcgen05.tmem_m64_collective_layout(
+          n_total, *packing
+      )
+    else:
+      layout = lambda *packing: tcgen05.tmem_half_lane_layout(
+          n_total, *packing
+      )
+    types = {"d": ((self.m, n_total), ir_type(self.acc_dtype), layout())}
+    if self.sparse:
+      types["metadata"] = (
+          (self.m, self.entries), ir.IntegerType.get_signless(2),
+          tcgen05.sparse_meta_layout(),
+      )
+    if self.a_in_tmem:
+      types["a"] = (
+          (self.m, self.a_k), ir_type(self.dtypes[0]),
+          tcgen05.tmem_default_layout(32 // self.bits),
+      )
+    if self.scale_dtype is not None:
+      for name in ("a_scale", "b_scale"):
+        shape = (self.operand_types()[name].shape[0] * 128, self.scales)
+        layout = tcgen05.scales_layout()
+        if name == "b_scale" and self.m == 64:
+          shape = (256, self.scales)
+          layout = tcgen05.b_scales_m64_collective_layout()
+        types[name] = (shape, ir_type(self.scale_dtype), layout)
+    return types
 
   def tmem_refs(self, tmem: tcgen05.TMEMRef) -> dict[str, tcgen05.TMEMRef]:
     """Returns references to the operands that are in TMEM."""
-    ir_type = mgpu.utils.dtype_to_ir_type
-    types = {
-        "d": (
-            (self.m, self.n * self.num_cta), ir_type(self.acc_dtype),
-            tcgen05.tmem_default_layout(),
-        ),
-        "metadata": (
-            (self.m, self.entries), ir.IntegerType.get_signless(2),
-            tcgen05.sparse_meta_layout(),
-        ),
-        "a": (
-            (self.m, self.a_k), ir_type(self.dtypes[0]),
-            tcgen05.tmem_default_layout(32 // self.bits),
-        ),
-    }
-    for name in ("a_scale", "b_scale"):
-      if self.scale_dtype is not None:
-        rows = self.operand_types()[name].shape[0] * 128
-        types[name] = (
-            (rows, self.scales), ir_type(self.scale_dtype),
-            tcgen05.scales_layout(),
-        )
+    types = self.tmem_types()
     i32 = ir.IntegerType.get_signless(32)
     refs = {}
     for name, (first, _) in self.columns().items():
@@ -401,8 +514,13 @@ class Matmul:
     if self.scale_dtype is not None:
       a_scale = self.random_scales(rng, m)
       b_scale = self.random_scales(rng, n)
-      args.append(format_scales(a_scale))
-      args.append(format_scales(b_scale))
+      args.append(np.concatenate(
+          [format_scales(rows) for rows in np.split(a_scale, self.num_cta)]
+      ))
+      if self.m == 64:
+        args.append(format_b_scales_m64(b_scale))
+      else:
+        args.append(format_scales(b_scale))
       spread = lambda x: x.astype(np.float64).repeat(self.scale_block, axis=1)
       a, b = a * spread(a_scale), b * spread(b_scale).T
     return [jnp.asarray(arg) for arg in args], a, b
@@ -414,11 +532,32 @@ class Matmul:
       scales *= rng.integers(4, 8, scales.shape) / 4
     return scales.astype(self.scale_dtype)
 
-  def check(self, test, seed: int = 0) -> None:
+  def check(self, test, seed: int = 0, **simulation) -> None:
     """Runs the kernel and compares its result with a dense matmul."""
-    args, a, b = self.random_args(np.random.default_rng(seed))
-    result = run(self.kernel(), *args)
-    expected = a @ b
+    rng = np.random.default_rng(seed)
+    args, a, b = self.random_args(rng)
+    product = a @ b
+    start = np.zeros_like(product)
+    if self.stores_d:
+      d = self.random_values(rng, product.shape, self.acc_dtype)
+      start = d.astype(np.float64)
+      args.append(jnp.asarray(d))
+    kernel = self.kernel()
+    if not self.takes_count:
+      calls = 2 if self.accumulate == "twice" else 1
+      result = run(kernel, *args, **simulation)
+      self.assert_close(test, result, start + calls * product)
+      return
+    for count in (1, 2) if self.accumulate == "loop" else (0, 1):
+      number = jnp.array([count], jnp.int32)
+      result = run(kernel, *args, number, **simulation)
+      if self.accumulate == "loop":
+        expected = count * product
+      else:
+        expected = count * start + product
+      self.assert_close(test, result, expected)
+
+  def assert_close(self, test, result, expected) -> None:
     test.assertEqual(result.dtype, self.acc_dtype)
     if self.acc_dtype == jnp.int32:
       np.testing.assert_array_equal(result, expected.astype(np.int64))
@@ -434,9 +573,11 @@ class Matmul:
   def compiled(self) -> deviceless.CompiledKernel:
     return deviceless.compile_kernel(self.kernel(), *self.arg_types())
 
-
   def check_instructions(self, test) -> None:
     """Checks that the instructions do each part of the matmul exactly once.
+
+    With ``accumulate="twice"``, exactly twice. The compiler may unroll a loop:
+    then, each part the same number of times.
 
     The operands of every tcgen05.mma are decoded from the PTX, each on its own,
     and have to agree on the (M, N, K) part of the matmul that they belong to.
@@ -447,6 +588,7 @@ class Matmul:
     smem = _smem_addresses(self.smem_types())
     # What a column of metadata describes.
     meta_k = 32 if self.bits >= 8 else 64
+    row_tiles = -(-self.m // 128)
     done = collections.Counter()
     for mma in read_mmas(self.compiled.ptx):
       test.assertEqual(mma.sparse, self.sparse)
@@ -468,7 +610,7 @@ class Matmul:
       test.assertEqual(
           (row_tile * 128, d_column), (row, column * self.num_cta)
       )
-      test.assertEqual(mma.m, 128 * self.num_cta)
+      test.assertEqual(mma.m, self.row_tile * self.num_cta)
       if self.sparse:
         test.assertEqual(mma.metadata % 2, 0)
         selector = mma.selector if self.scale_dtype is None else 0
@@ -480,9 +622,10 @@ class Matmul:
         scale = k // self.scale_block
         test.assertEqual(
             (mma.a_scale - columns["a_scale"], mma.a_scale_id),
-            ((scale // 4 * (self.m // 128) + row_tile) * 4, scale % 4),
+            ((scale // 4 * row_tiles + row_tile) * 4, scale % 4),
         )
-        b_row_tiles = -(-n_total // 128)
+        # With M=64, half of the rows have lanes of their own.
+        b_row_tiles = -(-n_total // 128) if self.m != 64 else 1
         test.assertEqual(
             (mma.b_scale - columns["b_scale"], mma.b_scale_id),
             (
@@ -490,18 +633,21 @@ class Matmul:
                 scale % 4,
             ),
         )
-      test.assertEqual(mma.accumulate, k != 0)
-      done.update(
-          (row_tile, n, k) for n in range(d_column, d_column + mma.n)
-      )
-    test.assertEqual(
-        done,
-        collections.Counter(
-            itertools.product(
-                range(self.m // 128), range(n_total), range(0, self.k, instr_k)
-            )
-        ),
+      part = [(row_tile, n, k) for n in range(d_column, d_column + mma.n)]
+      expected = {
+          "argument": (None,),
+          "loop": (None, True),
+          "twice": (part[0] in done,),
+      }.get(self.accumulate, (self.accumulate,))
+      test.assertIn(mma.accumulate, expected if k == 0 else (True,))
+      done.update(part)
+    parts = itertools.product(
+        range(row_tiles), range(n_total), range(0, self.k, instr_k)
     )
+    calls = 2 if self.accumulate == "twice" else 1
+    if self.accumulate == "loop":
+      calls = max(done.values())
+    test.assertEqual(done, collections.Counter(dict.fromkeys(parts, calls)))
 
 
 def format_metadata(positions: np.ndarray, bits: int) -> np.ndarray:
@@ -539,6 +685,19 @@ def format_scales(scales: np.ndarray) -> np.ndarray:
   row, scale = np.indices(scales.shape)
   tiles[
       row // 128, scale // 4, row % 32, row // 32 % 4 * 4 + scale % 4
+  ] = scales.view(np.uint8)
+  return tiles.view(scales.dtype)
+
+
+def format_b_scales_m64(scales: np.ndarray) -> np.ndarray:
+  """As ``format_scales``, for the B of two CTAs with 64 rows of A each."""
+  rows, count = scales.shape
+  tiles = np.full((1, count // 4, 64, 16), 0xFF, np.uint8)
+  row, scale = np.indices(scales.shape)
+  # Each half of the rows has lanes of its own.
+  half, in_half = row // (rows // 2), row % (rows // 2)
+  tiles[
+      0, scale // 4, half * 32 + in_half % 32, in_half // 32 * 4 + scale % 4
   ] = scales.view(np.uint8)
   return tiles.view(scales.dtype)
 
@@ -648,6 +807,7 @@ class _Registers(dict):
 _FUNCTIONS = {
     "add": lambda a, b: a + b,
     "and": lambda a, b: a & b,
+    "bfe": lambda a, first, width: a >> first & (1 << width) - 1,
     "cvt": lambda a: a,
     "mov": lambda a: a,
     "or": lambda a, b: a | b,
@@ -684,13 +844,20 @@ def read_mmas(ptx: str) -> list[Instruction]:
       registers[operands[0]] = 0
       continue
     function = _FUNCTIONS.get(opcode.partition(".")[0])
+    if opcode == "mov.b64" and operands[0].startswith("{"):
+      value = registers.value(operands[1])
+      for i, half in enumerate(operands[0].strip("{} ").split(",")):
+        registers.pop(half.strip(), None)
+        if value is not None:
+          registers[half.strip()] = value >> 32 * i & 0xFFFFFFFF
+      continue
     registers.pop(operands[0], None)
     if function is None:
       continue
     sources = []
     for operand in operands[1:]:
       if operand.startswith("{"):
-        low, high = map(registers.value, operand[1:-1].split(","))
+        low, high = map(registers.value, _operands(operand[1:-1]))
         known = low is not None and high is not None
         sources.append((low & 0xFFFFFFFF) | high << 32 if known else None)
       else:

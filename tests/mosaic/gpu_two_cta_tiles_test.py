@@ -56,6 +56,11 @@ _MATMULS = (
     _matmul(256, 64, 256, E4M3, b_swizzle=64, scale_dtype=E8M0, scale_block=64),
     _matmul(256, 64, 512, E2M1, b_k_major=True, scale_dtype=E8M0,
             scale_block=64),
+    # With M=64, the scales of each half of B have lanes of their own.
+    _matmul(64, 64, 256, E4M3, sparse=False, b_swizzle=64, scale_dtype=E8M0,
+            scale_block=32),
+    _matmul(64, 128, 512, E2M1, sparse=False, b_k_major=True, scale_dtype=E4M3,
+            scale_block=16),
     # A in TMEM.
     _matmul(256, 64, 128, sparse=False, a_in_tmem=True),
     _matmul(256, 64, 256, a_in_tmem=True),

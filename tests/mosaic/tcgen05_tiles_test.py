@@ -52,6 +52,27 @@ def _d_cells(m, n_total):
   return columns
 
 
+def _a_cells(m, stored_k, packing):
+  """The column of each (row tile, element along K) of A."""
+  columns, used = {}, 0
+  for row in range(0, m, 128):
+    for k in range(stored_k):
+      columns[row, k] = used + k // packing
+    used += stored_k // packing
+  return columns
+
+
+def _scale_cells(rows, scales):
+  """The column of each (row tile, scale), of the first 32 rows of the tile."""
+  columns, used = {}, 0
+  for scale in range(0, scales, 4):
+    for row in range(0, rows, 128):
+      for i in range(4):
+        columns[row, scale + i] = used
+      used += 4  # One for each 32 rows.
+  return columns
+
+
 def _metadata_cells(m, entries):
   """The column of each (row tile, entry) of the metadata."""
   columns, used = {}, 0
@@ -117,6 +138,47 @@ class MmaTilesTest(parameterized.TestCase):
         for tile in call:
           first = cells[tile.mi * 128, tile.ki * 128 // group_elems * 2]
           self.assertEqual(call.metadata_column(tile, group_elems), first)
+
+  @parameterized.product(packing=(1, 2, 4), compression=(1, 2))
+  def test_a_columns(self, packing, compression):
+    for call in _calls():
+      with self.subTest(repr(call)):
+        cells = _a_cells(call.m, call.k // compression, packing)
+        for tile in call:
+          first = cells[tile.mi * 128, tile.ki * 128 // compression]
+          self.assertEqual(
+              call.a_column(tile, packing, compression), first
+          )
+
+  @parameterized.product(scale_block=(16, 32))
+  def test_scale_columns(self, scale_block):
+    for call in _calls():
+      with self.subTest(repr(call)):
+        scales = call.k // scale_block
+        n_total = call.n * call.num_cta
+        b_row_tiles = -(-n_total // 128)
+        a_cells = _scale_cells(call.m, scales)
+        b_cells = _scale_cells(b_row_tiles * 128, scales)
+        for tile in call:
+          scale = tile.ki * 128 // scale_block
+          self.assertEqual(
+              call.a_scale_column(tile, scale_block),
+              a_cells[tile.mi * 128, scale],
+          )
+          column = tile.ni * call.n_tile * call.num_cta
+          self.assertEqual(
+              call.b_scale_column(tile, scale_block, 4 * b_row_tiles),
+              b_cells[column, scale],
+          )
+
+  def test_scale_columns_of_64_rows(self):
+    # A's scales are padded to 128 rows; B's take half the columns.
+    call = tiles_lib.MmaTiles(64, 128, 256, 128, num_cta=2)
+    self.assertEqual(
+        [(call.a_scale_column(t, 32), call.b_scale_column(t, 32, 4))
+         for t in call],
+        [(0, 0), (4, 4)],
+    )
 
   def test_metadata_does_not_depend_on_n(self):
     call = tiles_lib.MmaTiles(256, 384, 256, 128)
@@ -196,6 +258,12 @@ class MetadataTest(parameterized.TestCase):
 
 
 class ColumnsTest(parameterized.TestCase):
+
+  def test_scale_column_of_a_part_of_a_column(self):
+    with self.assertRaisesWithLiteralMatch(
+        ValueError, "Expected a multiple of 4 scales, got 6"
+    ):
+      tiles_lib.scale_column(128, 0, 6)
 
   @parameterized.parameters((0, 96, 0), (128, 96, 96), (384, 240, 720))
   def test_row_tile_column(self, row, columns, expected):

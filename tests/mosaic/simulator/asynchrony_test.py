@@ -14,9 +14,11 @@
 # ==============================================================================
 """Tests of asynchrony.py."""
 
+import numpy as np
+import snippets
 from absl.testing import absltest, parameterized
 
-from jax.experimental.mosaic.gpu.simulator import asynchrony, observers
+from jax.experimental.mosaic.gpu.simulator import asynchrony, observers, races
 from jax.experimental.mosaic.gpu.simulator.errors import MemoryFault, Where
 
 
@@ -131,6 +133,26 @@ class AsynchronyTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, "unknown order 'late'; expected"):
       self.make("late")
 
+  @parameterized.parameters(0, 1, 7)
+  def test_seeded(self, seed):
+    logs = []
+    for _ in range(2):
+      self.log = []
+      a = self.make(seed)
+      for i in range(20):
+        a.submit(self.op(f"x{i}", queue="q"))
+        a.submit(self.op(f"y{i}"))
+      while a.drain_one():
+        pass
+      logs.append(self.log)
+    # Equal for a seed, all of them, and the queue in order.
+    self.assertEqual(logs[0], logs[1])
+    self.assertLen(set(logs[0]), 40)
+    queue = [name for name in logs[0] if name.startswith("x")]
+    self.assertEqual(queue, [f"x{i}" for i in range(20)])
+    others = [name for name in logs[0] if name.startswith("y")]
+    self.assertNotEqual(others, [f"y{i}" for i in range(20)])
+
   def test_own_order(self):
     class Oldest:
 
@@ -146,6 +168,89 @@ class AsynchronyTest(parameterized.TestCase):
     while a.drain_one():
       pass
     self.assertEqual(self.log, ["x", "y", "z"])
+
+
+class OrdersTest(parameterized.TestCase):
+  """Programs give the same results in all orders."""
+
+  @parameterized.parameters("eager", "lazy", *range(8))
+  def test_warps_pass_a_token(self, order):
+    # Each warp waits for the warp before it and adds its number.
+    body = """
+      .shared .align 8 .b64 bars[8];
+      .shared .align 4 .b32 sum;
+      mov.u32 %r0, %tid.x;
+      shr.u32 %r1, %r0, 5;
+      mov.b32 %r2, bars;
+      mad.lo.u32 %r3, %r1, 8, %r2;
+      and.b32 %r4, %r0, 31;
+      setp.eq.u32 %p, %r4, 0;
+      @%p mbarrier.init.shared.b64 [%r3], 1;
+      setp.eq.u32 %q, %r0, 0;
+      @%q st.shared.b32 [sum], 0;
+      fence.mbarrier_init.release.cluster;
+      bar.sync 0;
+      setp.ne.u32 %s0, %r1, 0;
+      @!%s0 bra FIRST;
+      WAIT:
+      mbarrier.try_wait.parity.shared.b64 %s1, [%r3+-8], 0;
+      @!%s1 bra WAIT;
+      FIRST:
+      @!%p bra END;
+      ld.shared.b32 %r5, [sum];
+      mad.lo.u32 %r5, %r5, 2, %r1;
+      st.shared.b32 [sum], %r5;
+      st.global.b32 [%in0], %r5;
+      mbarrier.arrive.shared.b64 _, [%r3];
+      END:
+    """
+    [result] = snippets.run(
+        body, np.zeros(1, np.uint32), threads=256, order=order,
+        observers=[races.Races()],
+    )
+    expected = 0
+    for warp in range(8):
+      expected = 2 * expected + warp
+    self.assertEqual(result[0], expected)
+
+  @parameterized.parameters("eager", "lazy", *range(8))
+  def test_bulk_copies(self, order):
+    # In and out again, in two pieces that share the shared memory.
+    body = """
+      .shared .align 128 .b8 buf[256];
+      .shared .align 8 .b64 bar;
+      mov.u32 %r0, %tid.x;
+      setp.ne.u32 %p, %r0, 0;
+      @%p bra END;
+      mov.b32 %r1, buf;
+      mov.b32 %r2, bar;
+      mbarrier.init.shared.b64 [%r2], 1;
+      fence.mbarrier_init.release.cluster;
+      mov.u32 %r3, 0;
+      mov.b64 %rd0, %in0;
+      mov.b64 %rd1, %in1;
+      LOOP:
+      mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 256;
+      cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes
+        [%r1], [%rd0], 256, [%r2];
+      WAIT:
+      mbarrier.try_wait.parity.shared.b64 %q, [%r2], %r3;
+      @!%q bra WAIT;
+      cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 256;
+      cp.async.bulk.commit_group;
+      cp.async.bulk.wait_group.read 0;
+      add.s64 %rd0, %rd0, 256;
+      add.s64 %rd1, %rd1, 256;
+      add.u32 %r3, %r3, 1;
+      setp.lt.u32 %q, %r3, 2;
+      @%q bra LOOP;
+      END:
+    """
+    x = np.arange(128, dtype=np.uint32)
+    _, result = snippets.run(
+        body, x, np.zeros_like(x), order=order, observers=[races.Races()]
+    )
+    np.testing.assert_array_equal(result, x)
 
 
 if __name__ == "__main__":

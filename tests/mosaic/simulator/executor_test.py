@@ -402,11 +402,21 @@ class LaunchTest(_Base):
        r"compiled for \(2, 1, 1\) \(.reqnctapercluster\)"),
       (dict(ctas=3, cluster=2), "must be a positive multiple of the cluster"),
       (dict(ctas=32, cluster=32), "expected at most 16 CTAs"),
-      (dict(shared=232449), "dynamic shared memory"),
+      (dict(shared=232449),
+       "232449 bytes of dynamic and 0 bytes of static shared memory; expected"
+       " at most 232448 in all. Use smaller tiles"),
   )
   def test_refuses(self, arguments, message):
     with self.assertRaisesRegex(errors.ResourceError, message):
       snippets.run("", **arguments)
+
+  def test_refuses_static_shared_memory(self):
+    body = ".shared .align 16 .b8 static[1024];"
+    snippets.run(body, shared=232448 - 1024)
+    with self.assertRaisesRegex(
+        errors.ResourceError, "231440 bytes of dynamic and 1024 bytes of static"
+    ):
+      snippets.run(body, shared=231440)
 
   def test_params_must_fit(self):
     kernel = snippets.kernel("", 1)

@@ -107,8 +107,6 @@ class IntTest(_Base):
       mode=("rn", "rz", "rm", "rp"),
   )
   def test_int_to_float(self, to, type_, mode):
-    if to == "f64" and type_[1:] == "64" and mode != "rn":
-      self.skipTest("not modelled")
     a = snippets.ints(self.rng, int_dtype(type_))
     form = exact.FORMATS[to]
     actual = snippets.each(
@@ -136,7 +134,9 @@ class IntTest(_Base):
     expected = []
     for v in a.astype(np.float64).tolist():
       if np.isnan(v):
-        expected.append(0)
+        # As on Hopper: the top bit where 64 bits are on either side, else 0.
+        top = 1 << info.bits - 1 if "f64" == type_ or info.bits == 64 else 0
+        expected.append(top if info.min == 0 else -top)
         continue
       if np.isinf(v):
         expected.append(info.max if v > 0 else info.min)
@@ -323,6 +323,27 @@ class NarrowTest(_Base):
         for c in codes.tolist()
     ]
     np.testing.assert_array_equal(actual, expected)
+
+  @parameterized.parameters(
+      ("cvt.rn.f32.f64", 0x7FF0000000000001, np.uint32, 0x7FC00000),
+      ("cvt.rz.bf16.f64", 0xFFFD800000000000, np.uint16, 0xFFEC),
+      ("cvt.f64.f16", 0x7C01, np.uint64, 0x7FF8040000000000),
+      ("cvt.f64.f32", 0x7F800001, np.uint64, 0x7FF8000020000000),
+      ("cvt.ftz.f64.f32", 0x7F800001, np.uint64, 0x7FFFFFFFE0000000),
+      ("cvt.f32.bf16", 0x7F81, np.uint32, 0x7F810000),
+      ("cvt.f32.f16", 0x7C01, np.uint32, 0x7FFFFFFF),
+      ("cvt.rna.tf32.f32", 0x7F804429, np.uint32, 0x7F804000),
+      ("cvt.rn.tf32.f32", 0x7F804429, np.uint32, 0x7FFFE000),
+      ("cvt.rna.satfinite.tf32.f32", 0x7F800001, np.uint32, 0x7F7FE000),
+      ("cvt.rna.satfinite.tf32.f32", 0xFFC00005, np.uint32, 0xFFBFE000),
+      # To f16, .ftz flushes nothing.
+      ("cvt.rp.ftz.f16.f32", 0x00000001, np.uint16, 0x0001),
+  )
+  def test_as_hopper_does(self, opcode, value, out, expected):
+    bits = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}[opcode.split(".")[-1]]
+    a = np.full(32, value, f"u{bits // 8}")
+    x = snippets.each(f"{opcode} %x, %a;", a, out=out)
+    self.assertEqual(hex(x[0]), hex(expected))
 
   def test_nan_of_e4m3(self):
     a = np.resize(np.array([0x7FFF, 0xFF38, 0x387F], np.uint16), 32)

@@ -127,7 +127,28 @@ class ArithmeticTest(_Base):
         np.full_like(a, -1),
     )
     np.testing.assert_array_equal(
-        snippets.each(f"{zero} rem.s32 %x, %a, %r0;", a, out=np.int32), a
+        snippets.each(f"{zero} rem.s32 %x, %a, %r0;", a, out=np.int32),
+        np.full_like(a, -1),
+    )
+
+  def test_long_fields_do_not_wrap(self):
+    """Positions and lengths beyond 255 wrap in 32 bits only."""
+    a = snippets.ints(self.rng, np.int64)
+    length = "mov.b32 %r0, 256;"
+    np.testing.assert_array_equal(
+        snippets.each(f"{length} bfe.s64 %x, %a, 0, %r0;", a, out=np.int64), a
+    )
+    b = snippets.ints(self.rng, np.int64)
+    np.testing.assert_array_equal(
+        snippets.each(
+            f"{length} bfi.b64 %x, %a, %b, 0, %r0;", a, b, out=np.int64
+        ),
+        a,
+    )
+    c = a.astype(np.int32)
+    np.testing.assert_array_equal(
+        snippets.each(f"{length} bfe.s32 %x, %a, 0, %r0;", c, out=np.int32),
+        np.zeros_like(c),
     )
 
   @parameterized.parameters("add", "sub")

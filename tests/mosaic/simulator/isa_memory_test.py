@@ -23,7 +23,7 @@ import numpy as np
 import snippets
 from absl.testing import absltest, parameterized
 
-from jax.experimental.mosaic.gpu.simulator import errors, memory
+from jax.experimental.mosaic.gpu.simulator import errors, memory, observers
 
 # %rd0 = address of the thread's element of 4 bytes in shared memory `buf`.
 SHARED = """
@@ -137,6 +137,24 @@ class LoadStoreTest(_Base):
     for x in outs[:4]:
       np.testing.assert_array_equal(x, a)
     np.testing.assert_array_equal(outs[4], a.reshape(2, 32)[:, 1].repeat(32))
+
+  @parameterized.parameters(True, False)
+  def test_unwritten_words_of_a_vector(self, used):
+    # LLVM loads four words where three are needed.
+    body = f"""{SHARED}
+      st.shared.b32 [%r1], %r0;
+      st.shared.v2.b32 [%r1+8], {{%r0, %r0}};
+      ld.shared.v4.b32 {{%r3, %r4, %r5, %r6}}, [%r1];
+      add.u32 %r7, %r3, %r{4 if used else 6};
+    """
+    run = lambda: snippets.run(body, observers=[observers.UnwrittenReads()])
+    if not used:
+      run()
+      return
+    with self.assertRaisesRegex(
+        errors.UnwrittenRegisterError, "Register %r4 is read before"
+    ):
+      run()
 
   def test_b128(self):
     a = snippets.ints(self.rng, np.uint64, 32)
@@ -630,6 +648,48 @@ class AsyncCopyTest(_Base):
           SHARED + "cp.async.ca.shared.global [%r1], [%in0+4], 8;",
           self.bytes(64),
       )
+
+
+class HardwareSumsTest(parameterized.TestCase):
+  """Sums of floats in memory, as an H200 makes them."""
+
+  @parameterized.parameters(
+      ("global", "f32", 0x00000001, 0x007FFFFF, 0x00000000),
+      ("global", "f32", 0x80000001, 0x80000001, 0x80000000),
+      ("shared", "f32", 0x00000001, 0x007FFFFF, 0x00800000),
+      ("global", "f32", 0x3F800000, 0xFFC00005, 0x7FFFFFFF),
+      ("shared", "f32", 0x7F800001, 0x3F800000, 0x7FFFFFFF),
+      ("global", "f64", 0x3FF << 52, 0x7FF0000000000001, 0x7FF0000000000001),
+      ("shared", "f64", 0x3FF << 52, 0x7FF0000000000001, 0x7FF8000000000001),
+  )
+  def test_sum(self, space, type_, old, value, expected):
+    bits = int(type_[1:])
+    a, b = (np.full(32, v, f"u{bits // 8}") for v in (old, value))
+    body = f"mad.wide.u32 %rd1, %thread, {bits // 8}, %in0;"
+    if space == "global":
+      body += f"atom.global.add.{type_} %x, [%rd1], %b;"
+      body += f"ld.global.b{bits} %x, [%rd1];"
+    else:
+      body = f"""
+        .shared .align 8 .b8 place[256];
+        mov.u32 %r1, place;
+        mad.lo.u32 %r1, %thread, {bits // 8}, %r1;
+        st.shared.b{bits} [%r1], %a;
+        atom.shared.add.{type_} %x, [%r1], %b;
+        ld.shared.b{bits} %x, [%r1];
+      """
+    x = snippets.each(body, a, b, out=a.dtype)
+    self.assertEqual(hex(x[0]), hex(expected))
+
+  def test_minimum_of_nans(self):
+    a = np.full(32, 0x7E00, np.uint16)
+    x = snippets.each(
+        "mad.wide.u32 %rd1, %thread, 2, %in0;"
+        "atom.global.min.noftz.f16 %x, [%rd1], %a;"
+        "ld.global.b16 %x, [%rd1];",
+        a, out=np.uint16,
+    )
+    self.assertEqual(hex(x[0]), "0x7fff")
 
 
 if __name__ == "__main__":

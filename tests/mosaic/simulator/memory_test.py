@@ -304,11 +304,23 @@ class UnwrittenReadsTest(parameterized.TestCase):
     checker = observers.UnwrittenReads()
     shared = memory.SharedMemory(1, 256, [checker])
     shared.write(0, np.array([16, 20, 24]), np.zeros((3, 4), np.uint8))
-    shared.read(0, np.array([16]), 16, who())
+
+    def vector(threads):
+      access = observers.Access(WHERE, threads=np.arange(threads))
+      access.words = 4
+      return access
+
+    access = vector(1)
+    shared.read(0, np.array([16]), 16, access)
+    # The load marks the registers of these words as unwritten.
+    self.assertEqual(access.unwritten.tolist(), [[False, False, False, True]])
     with self.assertRaisesRegex(MemoryFault, "at 0x20 of CTA 0"):
-      shared.read(0, np.array([16, 32]), 16, who())
+      shared.read(0, np.array([16, 32]), 16, vector(2))
     with self.assertRaisesRegex(MemoryFault, "never written"):
-      shared.read(0, np.array([16]), 16, observers.Access(WHERE, "async"))
+      shared.read(0, np.array([16]), 16, who())
+    access = vector(2)
+    shared.read(0, np.array([16, 16]), 8, access)
+    self.assertIsNone(access.unwritten)
 
   def test_global_output(self):
     checker = observers.UnwrittenReads()

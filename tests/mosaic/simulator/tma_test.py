@@ -58,9 +58,15 @@ class Case:
     self.shared = memory.SharedMemory(2, 128 * 1024, rules)
     self.shared.data[:] = self.rng.integers(0, 256, self.shared.data.shape)
 
-  def element(self, index):
-    """Slice of the buffer with an element, None outside of the tensor."""
-    if any(not 0 <= i < n for i, n in zip(index, self.sizes)):
+  def element(self, index, stored=False):
+    """Slice of the buffer with an element, None outside of the tensor.
+
+    What is `stored` fills up the last 16 bytes of a row.
+    """
+    sizes = list(self.sizes)
+    if stored:
+      sizes[-1] = -(-sizes[-1] * self.size // 16) * 16 // self.size
+    if any(not 0 <= i < n for i, n in zip(index, sizes)):
       return None
     at = 32 + sum(i * s for i, s in zip(index, self.strides)) * self.size
     return slice(at, at + self.size)
@@ -97,6 +103,8 @@ class TileTest(parameterized.TestCase):
         "before": [-(w // 2) for w in window],
         "out": [n + 3 for n in sizes],
     }[where]
+    # Innermost coordinates must be multiples of 16 bytes.
+    start[-1] -= start[-1] % (16 // c.size)
     coordinates = tuple(reversed(start))
     dst = 1024 + 128 * 5
     nbytes = math.prod(window) * c.size
@@ -117,11 +125,15 @@ class TileTest(parameterized.TestCase):
       c.shared.data[0, swizzled(dst + byte, swizzle)] = new[byte]
     expected = c.buffer.copy()
     for index, offset in c.elements(start):
-      part = c.element(index)
+      part = c.element(index, stored=True)
       if part is not None:
         expected[part] = new[offset : offset + c.size]
     tile = tma.take_tile(c.map, 0, dst, nbytes, c.shared)
     np.testing.assert_array_equal(tile, new)
+    if min(coordinates) < 0:
+      with self.assertRaisesRegex(MemoryFault, "must not be negative"):
+        tma.write_tile(c.map, coordinates, tile, c.memory)
+      return
     tma.write_tile(c.map, coordinates, tile, c.memory)
     np.testing.assert_array_equal(c.buffer, expected)
 
@@ -133,7 +145,7 @@ class TileTest(parameterized.TestCase):
   def test_reductions(self, operation, kind):
     dtype, code = kind
     c = Case(1, dtype, code, (6, 40), (4, 16), 16)
-    start = (4, 30)  # Partly outside.
+    start = (4, 32)  # Partly outside.
     old = c.rng.integers(-50, 50, 6 * 40).astype(dtype)
     tile = c.rng.integers(-50, 50, (4, 16)).astype(dtype)
     for n, index in enumerate(np.ndindex(6, 40)):
@@ -193,7 +205,7 @@ class TileTest(parameterized.TestCase):
     new = c.rng.integers(0, 256, 256, dtype=np.uint8)
     expected = c.buffer.copy()
     for r, i in itertools.product(range(4), range(32)):
-      part = c.element((rows[r], column + i))
+      part = c.element((rows[r], column + i), stored=True)
       if part is not None:
         expected[part] = new[r * 64 + 2 * i : r * 64 + 2 * i + 2]
     tma.write_rows(c.map, column, rows, new, c.memory)
@@ -249,12 +261,41 @@ class TileTest(parameterized.TestCase):
       )
 
   def test_window_narrower_than_the_swizzle(self):
-    c = Case(0, np.uint8, U8, (40, 200), (16, 64), 128)
-    with self.assertRaisesRegex(
-        UnsupportedPtxError,
-        "a window of 64 bytes with a swizzle of 128: the row pitch is not",
-    ):
-      tma.put_tile(c.map, 0, 1024, np.zeros(1024, np.uint8), c.shared)
+    """Rows begin at multiples of the swizzle; what lies between is kept."""
+    c = Case(0, np.uint8, U8, (40, 200), (16, 48), 128)
+    tile = c.rng.integers(0, 256, 16 * 48, dtype=np.uint8)
+    expected = c.shared.data.copy()
+    for row, column in np.ndindex(16, 48):
+      place = swizzled(1024 + 128 * row + column, 128)
+      expected[0, place] = tile[48 * row + column]
+    tma.put_tile(c.map, 0, 1024, tile, c.shared)
+    np.testing.assert_array_equal(c.shared.data, expected)
+    np.testing.assert_array_equal(
+        tma.take_tile(c.map, 0, 1024, tile.size, c.shared), tile
+    )
+
+  def test_innermost_coordinate(self):
+    c = Case(0, np.float16, F16, (40, 64), (16, 16), 32)
+    for coordinate in (1, 4, -4, 12):
+      with self.assertRaisesRegex(MemoryFault, "a multiple of 16"):
+        tma.read_tile(c.map, (coordinate, 0), c.memory)
+    tma.read_tile(c.map, (-8, -3), c.memory)
+
+  def test_stores_at_the_end_of_a_buffer(self):
+    """The padding that a store would write need not belong to the buffer."""
+    data = np.zeros(43, np.uint16)
+    memories = memory.GlobalMemory()
+    address = memories.add_buffer("x", data.view(np.uint8))
+    one = tma.TensorMap.from_runtime_args(address, U16, (43,), (1,), 16, (16,))
+    tma.write_tile(one, (32,), np.full(32, 7, np.uint8), memories)
+    np.testing.assert_array_equal(data[32:], 0x0707)
+    np.testing.assert_array_equal(data[:32], 0)
+
+  def test_nan_of_reductions(self):
+    for code, nan, canonical in ((F16, 0x7C01, 0x7FFF), (BF16, 0xFFC5, 0x7FFF)):
+      old = np.array([nan], np.uint16).view(np.uint8)
+      result = tma.reduce("add", tma.ELEMENT_TYPES[code], old, old)
+      self.assertEqual(result.view(np.uint16).item(), canonical)
 
   def test_checkers_see_the_tile(self):
     checker = observers.UnwrittenReads()

@@ -263,14 +263,16 @@ class MmaTiles:
     scale = tile.ki * self.k_group // scale_block
     return scale_column(rows, tile.mi * TMEM_ROWS, scale)
 
-  def b_scale_column(self, tile: Tile, scale_block: int, rows: int) -> int:
+  def b_scale_column(self, tile: Tile, scale_block: int, columns: int) -> int:
     """The column of the scales of B.
 
     Args:
       tile: The tile.
       scale_block: Elements along K that share a scale.
-      rows: Rows of the scales, N of all CTAs padded to a multiple of 128.
+      columns: TMEM columns taken by four scales of all rows: 4 for each 128
+        rows, but if two CTAs have M=64 each, 4 for all 256.
     """
+    rows = columns // SCALE_COLUMNS_PER_ROW_TILE * TMEM_ROWS
     # Each CTA has the scales of the columns of all.
     row = tile.ni * self.n_tile * self.num_cta
     scale = tile.ki * self.k_group // scale_block

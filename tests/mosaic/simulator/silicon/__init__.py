@@ -12,5 +12,4 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Runs a few lines of PTX in a kernel made around them."""
 """PTX snippets whose results on a real GPU are kept in data/."""

@@ -12,7 +12,6 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Runs a few lines of PTX in a kernel made around them."""
 """cvt."""
 
 from __future__ import annotations
@@ -31,6 +30,13 @@ _FLOATS = ("f16", "bf16", "f32", "f64")
 
 def _bits(type_: str) -> int:
   return int(type_.strip("bfsu"))
+
+
+def _limits(type_: str) -> tuple[int, int]:
+  bits = _bits(type_)
+  if type_[0] == "u":
+    return 0, (1 << bits) - 1
+  return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
 
 def _register(type_: str) -> str:
@@ -78,7 +84,8 @@ def _floats(seed, type_, count=384) -> np.ndarray:
       sized = (sized.view(np.uint32) >> 16).astype(np.uint16)
     else:
       sized = sized.astype(f"f{bits // 8}").view(f"u{bits // 8}")
-  parts = [snippet.float_edges(type_), near, sized[: count // 3], values]
+  nans = snippet.float_edges(type_)[19] | snippet.random(f"{seed}nan", 8, bits)
+  parts = [snippet.float_edges(type_), nans, near, sized[: count // 3], values]
   return np.concatenate(parts)[:count]
 
 
@@ -99,20 +106,29 @@ def _int_to_int() -> Iterator[Snippet]:
   for to, of in itertools.product(_INTS, _INTS):
     operand = _ints(f"{to}{of}", of, 128)
     for sat in ("", ".sat"):
-      if to != of:
+      # ptxas takes .sat only where a value may not fit.
+      (low, high), (least, most) = _limits(to), _limits(of)
+      fits = low <= least and most <= high
+      if to != of and not (sat and fits):
         yield _form(f"cvt{sat}.{to}.{of}", operand, _register(to))
 
 
 def _float_to_int() -> Iterator[Snippet]:
   for to, of in itertools.product(_INTS, _FLOATS):
+    if of == "bf16" and _bits(to) == 8:
+      continue  # ptxas refuses it, and so the reverse.
+    # To 16 bits, bf16 needs a register of 16 bits.
+    out = "b16" if of == "bf16" and _bits(to) == 16 else _register(to)
     for mode in ("rni", "rzi", "rmi", "rpi"):
       for ftz in ("", ".ftz") if of == "f32" else ("",):
         opcode = f"cvt.{mode}{ftz}.{to}.{of}"
-        yield _form(opcode, _floats(opcode, of), _register(to))
+        yield _form(opcode, _floats(opcode, of), out)
 
 
 def _int_to_float() -> Iterator[Snippet]:
   for to, of in itertools.product(_FLOATS, _INTS):
+    if to == "bf16" and _bits(of) == 8:
+      continue
     for mode in ("rn", "rz", "rm", "rp"):
       opcode = f"cvt.{mode}.{to}.{of}"
       yield _form(opcode, _ints(opcode, of), f"b{_bits(to)}")

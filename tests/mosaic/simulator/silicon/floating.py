@@ -12,7 +12,6 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Runs a few lines of PTX in a kernel made around them."""
 """Correctly rounded floating-point arithmetic, minimum, comparison."""
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ import numpy as np
 from . import snippet
 from .snippet import Snippet, each
 
+_SIGN = {"f16": 15, "bf16": 15, "f32": 31, "f64": 63}
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 
 
@@ -50,7 +50,16 @@ def _scalar_operands(seed, type_, arity, count):
   else:
     some = [edges[i::2] for i in (0, 1)]
     grids = snippet.combinations([some[0], some[1][::2], some[1][1::2]])
-  keep = [g[: count * 3 // 4] for g in grids]
+  keep = [g[: count * 5 // 8] for g in grids]
+  if arity > 1:
+    small = snippet.underflows(f"{seed}small", type_, count // 8)
+    if arity == 3:
+      # With a sum that is 0, or as small.
+      third = snippet.random(f"{seed}third", count // 8) % np.uint32(4)
+      sign = third.astype(np.uint64) << np.uint64(_SIGN[type_])
+      third = np.where(third < 2, sign, third - 1)
+      small.append(third.astype(small[0].dtype))
+    keep = [np.concatenate(pair) for pair in zip(keep, small)]
   random = [
       snippet.float_values(f"{seed}{i}", type_, count) for i in range(arity)
   ]
@@ -162,7 +171,8 @@ def _comparison() -> Iterator[Snippet]:
   )
   yield each(
       "setp.f32 combined",
-      "setp.lt.f32 %p0, %b, %a;\nsetp.gt.and.f32 %px|%py, %a, 0f3F800000, %p0;\n"
+      "setp.lt.f32 %p0, %b, %a;\n"
+      "setp.gt.and.f32 %px|%py, %a, 0f3F800000, %p0;\n"
       "setp.leu.or.f32 %pz|%pu, %a, %b, !%p0;\n"
       "setp.eq.xor.ftz.f32 %pv|%pw, %a, %b, %p0;",
       inputs, "pred pred pred pred pred pred",

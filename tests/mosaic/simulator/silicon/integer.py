@@ -12,7 +12,6 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Runs a few lines of PTX in a kernel made around them."""
 """Integer arithmetic, bits, shifts, comparison and selection."""
 
 from __future__ import annotations
@@ -209,7 +208,8 @@ def _shifts() -> Iterator[Snippet]:
         snippet.random(f"by{bits}", 128) % np.uint32(bits + 3),
     ]
     inputs = snippet.fill_up(snippet.combinations(edges), values)
-    for name in (f"shl.b{bits}", f"shr.b{bits}", f"shr.s{bits}", f"shr.u{bits}"):
+    for form in ("shl.b", "shr.b", "shr.s", "shr.u"):
+      name = f"{form}{bits}"
       yield each(name, f"{name} %x, %a, %b;", inputs, f"b{bits}")
     for amount in (1, bits - 1, bits, bits + 1, 200):
       yield each(
@@ -278,7 +278,8 @@ def _selection() -> Iterator[Snippet]:
   inputs = _values("set", ["s32", "s32"], 384)
   for to in ("u32", "s32", "f32"):
     yield each(
-        f"set.{to}", f"set.lt.{to}.s32 %x, %a, %b;\nset.hi.{to}.u32 %y, %a, %b;",
+        f"set.{to}",
+        f"set.lt.{to}.s32 %x, %a, %b;\nset.hi.{to}.u32 %y, %a, %b;",
         inputs, "b32 b32",
     )
   # Predicate logic.

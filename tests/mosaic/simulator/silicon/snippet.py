@@ -12,7 +12,6 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Runs a few lines of PTX in a kernel made around them."""
 """What a snippet is, and the PTX around it; needs nothing but NumPy."""
 
 from __future__ import annotations
@@ -67,9 +66,11 @@ class Snippet:
     buffers: contents of global memory before the launch.
     outputs: indices of the buffers to keep.
     compare: how to compare each output: "bits", "record" (kept, not compared)
-      or "ulps:<dtype>:<bound>".
+      or "near:<type>:<units in the last place>:<absolute bound>", of which one
+      must hold.
     modelled: whether the simulator has the instructions. If not, `expected`.
     expected: for each output what it must be, without the simulator.
+    faults: whether the GPU is to report an error, and the simulator too.
   """
 
   name: str
@@ -84,6 +85,7 @@ class Snippet:
   maps: tuple[Map, ...] = ()
   modelled: bool = True
   expected: tuple[np.ndarray, ...] = ()
+  faults: bool = False
 
   def ptx(self, target: str) -> str:
     """The text for a GPU or for the simulator; only .target differs."""
@@ -124,7 +126,8 @@ class Snippet:
     state = hashlib.sha256(self.ptx("").encode())
     launch = [self.grid, self.cluster, self.block, self.shared, self.outputs]
     state.update(json.dumps(launch).encode())
-    state.update(json.dumps([dataclasses.astuple(m) for m in self.maps]).encode())
+    maps = [dataclasses.astuple(m) for m in self.maps]
+    state.update(json.dumps(maps).encode())
     for buffer in self.buffers:
       state.update(f"{buffer.dtype} {buffer.shape}".encode())
       state.update(np.ascontiguousarray(buffer).tobytes())
@@ -212,6 +215,38 @@ def float_values(seed: str, type_: str, count: int) -> np.ndarray:
   return np.where(kind == 0, values.astype(np.uint64), scaled).astype(
       values.dtype
   )
+
+
+def float_mixture(seed: str, type_: str, count: int) -> np.ndarray:
+  """Edge values and others in turn, at random."""
+  edges = float_edges(type_)
+  pick = random(seed + "pick", count)
+  values = float_values(seed, type_, count)
+  edge = edges[(pick >> np.uint32(1)) % edges.size]
+  return np.where(pick & np.uint32(1), edge, values)
+
+
+def underflows(seed: str, type_: str, count: int) -> list[np.ndarray]:
+  """Factors whose product is about the smallest normal number."""
+  bits, mantissa = _FORMATS[type_]
+  bias = (1 << (bits - 2 - mantissa)) - 1
+  raw = [random(f"{seed}{i}", count, 64) for i in range(3)]
+  first = 1 + raw[2] % np.uint64(bias)
+  # Exponents that add up to that of the smallest normal number, or 1 less.
+  less = raw[2] >> np.uint64(40) & np.uint64(1)
+  second = np.uint64(bias + 1) - first - less
+  keep = np.uint64((1 << mantissa) - 1 | 1 << (bits - 1))
+  # Near 1 or 2 it matters how the product is rounded.
+  ends = np.where(raw[2] >> np.uint64(50) & np.uint64(1),
+                  np.uint64((1 << mantissa) - 4), np.uint64(0))
+  near = (raw[2] >> np.uint64(52) & np.uint64(1)).astype(bool)
+  result = []
+  for values, exponent in zip(raw, (first, second)):
+    fraction = np.where(near, (values & np.uint64(3)) + ends, values & keep)
+    sign = values & np.uint64(1 << (bits - 1))
+    word = exponent << np.uint64(mantissa) | fraction & keep | sign
+    result.append(word.astype(f"u{bits // 8}"))
+  return result
 
 
 def combinations(edges: Sequence[np.ndarray]) -> list[np.ndarray]:

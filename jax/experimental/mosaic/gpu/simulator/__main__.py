@@ -23,12 +23,10 @@ file is not the PTX of a kernel for a B200.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 import sys
+from collections.abc import Sequence
 
-from . import errors
-from . import machine
-from . import ptx
+from . import errors, machine, ptx
 
 _OK, _UNMODELLED, _FAILED = range(3)
 

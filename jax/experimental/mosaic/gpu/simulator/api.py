@@ -17,26 +17,26 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
 import contextlib
 import dataclasses
+import logging
 import threading
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from typing import Any
+from unittest import mock
 
-import jax
-from jax._src.interpreters import mlir
-from jax._src.pallas import mpmd
-from jax.experimental.mosaic.gpu import core
-from jax.experimental.mosaic.gpu import deviceless
 import jax.experimental.pallas.mosaic_gpu as plgpu
 import jax.numpy as jnp
 import numpy as np
+from jax._src.interpreters import mlir
+from jax._src.pallas import mpmd
 
-from . import buffers
-from . import errors
-from . import launch
-from . import machine
+import jax
+from jax.experimental.mosaic.gpu import core, deviceless
+
+from . import buffers, errors, launch, machine, progress, races
 from . import observers as observers_lib
+from . import report as report_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +46,17 @@ class Run:
   Attributes:
     program: The kernel that ran.
     result: What the machine did.
-    statistics: What was counted on the way.
+    report: What was counted on the way. Can be printed.
   """
 
   program: launch.Program
   result: machine.RunResult
-  statistics: observers_lib.Statistics
+  report: report_lib.Report
+
+  @property
+  def statistics(self) -> observers_lib.Statistics:
+    """The same as `report`."""
+    return self.report
 
 
 @dataclasses.dataclass
@@ -62,27 +67,34 @@ class Simulation:
     order: When asynchronous operations take effect.
     observers: Makes further observers for a run.
     num_sms: How many CTAs run at a time.
+    check_races: Whether accesses that nothing orders are errors.
     runs: The runs so far, the oldest one first.
     error: The first error of a run.
+    thread: The thread that entered it, None for one that is never left.
   """
 
   order: Any = "eager"
   observers: Callable[[], Sequence[observers_lib.Observer]] = tuple
   num_sms: int = launch.NUM_SMS
+  check_races: bool = False
   runs: MutableSequence[Run] = dataclasses.field(default_factory=list)
   error: Exception | None = None
+  thread: int | None = None
 
   def run(
       self, program: launch.Program, args: Sequence[np.ndarray]
   ) -> list[np.ndarray]:
-    statistics = observers_lib.Statistics()
+    report = report_lib.Report()
+    shown = progress.on_terminal()
     try:
       outputs, result = program.run(
           args,
           observers=[
               observers_lib.UnwrittenReads(),
               observers_lib.TmemRules(),
-              statistics,
+              report,
+              *([races.Races()] if self.check_races else []),
+              *([shown] if shown else []),
               *self.observers(),
           ],
           order=self.order,
@@ -91,15 +103,61 @@ class Simulation:
     except Exception as e:
       self.error = self.error or e
       raise
-    self.runs.append(Run(program, result, statistics))
+    finally:
+      if shown:
+        shown.close()
+    self.runs.append(Run(program, result, report))
     return outputs
 
 
-# Kernels run in a thread of XLA's, so that this can't be a context variable.
+# Kernels may run in a thread of XLA's: this can't be a context variable.
 _active: list[Simulation] = []
 _lock = threading.Lock()
 # Is never left.
 _always = contextlib.ExitStack()
+
+
+@contextlib.contextmanager
+def _as_blackwell() -> Iterator[None]:
+  """Lets kernels be traced as on a B200."""
+
+  # Kernels whose CTAs take one tile after the other ask the device how many SMs
+  # it has. A CPU does not know of such a thing.
+  def core_count(device: jax.Device) -> int:
+    if device.platform != "cpu" or not _active:
+      raise AttributeError("core_count")  # Makes Python ask the device itself.
+    return _active[-1].num_sms
+
+  # JAX logs the error of a callback with a traceback, before it raises it.
+  logger = logging.getLogger("jax._src.callback")
+  logger.addFilter(_is_no_callback_error)
+  try:
+    with (
+        deviceless.as_blackwell(),
+        mock.patch.object(
+            jax.Device, "core_count", property(core_count), create=True
+        ),
+    ):
+      yield
+  finally:
+    logger.removeFilter(_is_no_callback_error)
+
+
+def _is_no_callback_error(record: logging.LogRecord) -> bool:
+  return record.msg != "jax.pure_callback failed"
+
+
+def _wait_for_kernels() -> None:
+  """Waits for the kernels that still run: JAX may return from a call before.
+
+  On several devices, a kernel whose result was dropped may escape.
+  """
+  for array in jax.live_arrays("cpu"):
+    # The error of a kernel is known better, and others are none of ours.
+    with contextlib.suppress(jax.errors.JaxRuntimeError):
+      jax.block_until_ready(array)
+  with _lock:  # Held while a kernel runs.
+    pass
 
 
 @contextlib.contextmanager
@@ -108,35 +166,56 @@ def simulate(
     order: Any = "eager",
     observers: Callable[[], Sequence[observers_lib.Observer]] = tuple,
     num_sms: int = launch.NUM_SMS,
+    check_races: bool = False,
 ) -> Iterator[Simulation]:
   """Runs Mosaic GPU kernels on a simulated B200 instead of a GPU.
 
-  Functions from ``as_gpu_kernel`` and ``plgpu.kernel`` can be created and called
-  inside of the context, on JAX and NumPy arrays, and under ``jax.jit``, on the
-  CPU backend::
+  Functions from ``as_gpu_kernel`` and ``plgpu.kernel`` can be created and
+  called inside of the context, on JAX and NumPy arrays, and under ``jax.jit``,
+  on the CPU backend::
 
     with simulator.simulate() as simulation:
       result = kernel(x, y)
-    print(simulation.runs[0].statistics)
+    print(simulation.runs[0].report)
+
+  All threads of the process run their kernels in it, so that only one thread
+  can enter it at a time.
 
   Args:
     order: When asynchronous operations (TMA, MMA, ...) take effect: "eager" for
-      at once.
+      at once, "lazy" for as late as possible, a seed (an int) for moments and
+      turns of the warps at random. Correct kernels don't notice.
     observers: Called for every run, returns further observers for it.
-    num_sms: How many CTAs run at a time. With fewer of them than the grid has,
-      kernels that take over the work of others (clusterlaunchcontrol) do so.
+    num_sms: How many CTAs run at a time, and the `core_count` that the CPU has
+      meanwhile. With fewer of them than the grid has, kernels that take over
+      the work of others (clusterlaunchcontrol) do so.
+    check_races: Whether accesses to shared, tensor and global memory that
+      nothing orders are errors, in whatever order they happen this time. It
+      makes runs up to twice as long.
 
   Raises:
     SimulationError: If a kernel does something that the PTX ISA does not allow,
       or something that is not simulated.
   """
-  simulation = Simulation(order=order, observers=observers, num_sms=num_sms)
+  if num_sms < 1:
+    raise ValueError(f"Expected num_sms of at least 1, got {num_sms}")
+  simulation = Simulation(
+      order=order, observers=observers, num_sms=num_sms,
+      check_races=check_races,
+      thread=threading.get_ident(),
+  )
+  if any(s.thread not in (None, simulation.thread) for s in _active):
+    raise RuntimeError(
+        "Another thread is inside of simulator.simulate(), which holds for the"
+        " whole process. Enter it once, in the thread that starts the others"
+    )
   _active.append(simulation)
   try:
-    with deviceless.as_blackwell():
-      yield simulation
-      # JAX returns from a call before the kernel has run.
-      jax.block_until_ready(jax.live_arrays("cpu"))
+    with _as_blackwell():
+      try:
+        yield simulation
+      finally:
+        _wait_for_kernels()
   except jax.errors.JaxRuntimeError:
     # XLA only keeps the text of an error in a callback.
     if simulation.error is None:
@@ -156,7 +235,7 @@ def enable() -> None:
   if not _active:
     # Nobody asks for the runs, so only the last one is kept.
     _active.append(Simulation(runs=collections.deque(maxlen=1)))
-    _always.enter_context(deviceless.as_blackwell())
+    _always.enter_context(_as_blackwell())
 
 
 def _call_program(program: launch.Program, *args) -> list[np.ndarray]:
@@ -197,13 +276,28 @@ def _narrow(x: jax.Array, dtype) -> jax.Array:
   return x if x.dtype == dtype else jax.lax.bitcast_convert_type(x, dtype)
 
 
+def _name(module) -> str:
+  attributes = module.operation.attributes
+  return str(attributes["sym_name"]) if "sym_name" in attributes else "kernel"
+
+
 def _lowering_rule(
     ctx, *args, module, out_types, inout_types, input_output_aliases
 ):
   """Lowers a kernel for the CPU to a callback that simulates it."""
-  struct = lambda aval: jax.ShapeDtypeStruct(aval.shape, aval.dtype)
-  in_types = [struct(aval) for aval in ctx.avals_in]
-  results = [struct(aval) for aval in ctx.avals_out]
+  if core._has_communication(module):
+    axes = getattr(ctx.module_context.axis_context, "mesh", None)
+    raise NotImplementedError(
+        f"The kernel {_name(module)} communicates with other devices"
+        f"{f' of the mesh {dict(axes.shape)}' if axes else ''}. The simulator"
+        " is one GPU: expected a kernel without remote references and without"
+        " semaphore signals to other devices. Run it on GPUs, or simulate the"
+        " part of it that computes"
+    )
+  in_types, results = (
+      [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+      for avals in (ctx.avals_in, ctx.avals_out)
+  )
   compiled = deviceless.compile_module(
       module, in_types, out_types, inout_types
   )
@@ -259,7 +353,9 @@ def _mpmd_map_rule(ctx, *args, **params):
   gpu_mesh = all(isinstance(mesh, plgpu.Mesh) for mesh in params["meshes"])
   if _active and gpu_mesh and not params["interpret"]:
     return mpmd._mpmd_map_mgpu_lowering(ctx, *args, **params)
-  return mpmd._mpmd_map_lowering(ctx, *args, **params)
+  # The rule for any platform; a decorator leaves no name for it.
+  rule = mlir._lowerings[mpmd.mpmd_map_p].rule
+  return rule(ctx, *args, **params)
 
 
 core.simulated_lowering_rule = _lowering_rule

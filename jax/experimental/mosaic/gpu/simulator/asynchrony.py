@@ -22,6 +22,8 @@ when the operation runs. When that is, an `Order` decides:
   Eager  at once, when it is issued.
   Lazy   as late as possible, when no thread can run without it; the newest
          first.
+  Seeded somewhere in between, at random but the same for the same seed. The
+         warps, too, take turns at random then (`scheduler.Shuffled`).
 
 Operations of one `queue` take effect in the order of their issue (tcgen05
 instructions of one thread). Others are unordered.
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -58,8 +61,10 @@ class AsyncOp:
     group: a commit/wait domain, e.g. ("bulk", thread), that counts the
       operation in its next commit_group; None if it is not tracked so.
     read: reads the source, if that is a step of its own (bulk stores).
-    reads, writes: summary for checkers: tuples of (space, cta, first byte or
-      column, last + 1).
+    reads, writes: summary for checkers: tuples of (space, cta, first, last + 1)
+      of the bytes in "shared" memory and the columns in "tensor" memory.
+    signals: what completes it, if that is an mbarrier: tuples of (destination
+      CTA, CTA of the mbarrier, its address).
   """
 
   kind: str
@@ -72,6 +77,7 @@ class AsyncOp:
   read: Callable[[], None] | None = None
   reads: tuple[tuple[str, int, int, int], ...] = ()
   writes: tuple[tuple[str, int, int, int], ...] = ()
+  signals: tuple[tuple[int, int, int], ...] = ()
   stage: Stage = Stage.ISSUED
 
   def __str__(self) -> str:
@@ -111,6 +117,26 @@ class Lazy:
     return ready[-1]
 
 
+class Seeded:
+  """Operations take effect at random moments, in random order.
+
+  Now and then one is finished at once; others advance while threads run
+  (`Shuffled` calls `Asynchrony.drain_one`), or when none can.
+  """
+
+  def __init__(self, seed: int):
+    self._random = random.Random(seed)
+    # Some seeds are hasty, some are slow.
+    self._haste = self._random.choice((0.05, 0.2, 0.5))
+
+  def issued(self, asynchrony: Asynchrony, op: AsyncOp) -> None:
+    if self._random.random() < self._haste:
+      asynchrony.finish(op)
+
+  def choose(self, ready: Sequence[AsyncOp]) -> AsyncOp:
+    return self._random.choice(ready)
+
+
 ORDERS: dict[str, Callable[[], Order]] = {"eager": Eager, "lazy": Lazy}
 
 
@@ -123,15 +149,17 @@ class Asynchrony:
 
   def __init__(
       self,
-      order: str | Order = "eager",
+      order: str | int | Order = "eager",
       wake: Callable[[Hashable], None] = lambda key: None,
       observers: Iterable[Observer] = (),
   ):
-    if isinstance(order, str):
+    if isinstance(order, int):
+      order = Seeded(order)
+    elif isinstance(order, str):
       if order not in ORDERS:
         raise ValueError(
-            f"unknown order {order!r}; expected one of {sorted(ORDERS)} or an"
-            " Order object"
+            f"unknown order {order!r}; expected one of {sorted(ORDERS)}, the"
+            " seed of a random order, or an Order object"
         )
       order = ORDERS[order]()
     self._order = order
@@ -147,6 +175,8 @@ class Asynchrony:
     observers = tuple(observers)
     self._on_submit = listeners(observers, "on_submit")
     self._on_complete = listeners(observers, "on_complete")
+    self._on_advance = listeners(observers, "on_advance")
+    self._on_advanced = listeners(observers, "on_advanced")
 
   def submit(self, op: AsyncOp) -> None:
     """Takes an operation over from the thread that issues it."""
@@ -171,6 +201,8 @@ class Asynchrony:
 
   def advance(self, op: AsyncOp) -> None:
     """Executes the next stage of an operation."""
+    for hook in self._on_advance:
+      hook(op)
     try:
       if op.stage is Stage.ISSUED and op.read is not None:
         op.read()
@@ -182,6 +214,8 @@ class Asynchrony:
       if e.where is None:
         e.where = op.where
       raise
+    for hook in self._on_advanced:
+      hook(op)
     if op.stage is Stage.DONE:
       del self._in_flight[op]
       if op.queue is not None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import errors
+from . import errors, observers
 from .scheduler import EXITED
 from .step import WARP, Step
 
@@ -66,6 +66,10 @@ class Barriers:
     self.cluster_phase = np.zeros(num, np.int64)
     self.cluster_waited = np.zeros(num, np.int64)
     self.cluster_completed = np.zeros(machine.num_clusters, np.int64)
+    self._on_arrive = observers.listeners(
+        machine.observers, "on_barrier_arrive"
+    )
+    self._on_pass = observers.listeners(machine.observers, "on_barrier_pass")
 
   def _alive(self, cta: int) -> int:
     """Threads of a CTA that have not exited, in whole warps."""
@@ -151,6 +155,8 @@ class Barriers:
           f"A thread arrived twice at barrier {number} in one phase.",
           step.where(int(np.flatnonzero(mask)[0])),
       )
+    for hook in self._on_arrive:
+      hook(("bar", cta, number), threads, False)
     # The hardware counts whole warps.
     barrier.arrived.update(threads.tolist())
     barrier.arrivals += np.unique(threads // WARP).size * WARP
@@ -174,6 +180,9 @@ class Barriers:
     del self.pending[cta, number]
     red = np.concatenate(barrier.red or [np.zeros(0, np.bool_)])
     result = (red.sum(), red.all(), red.any())
+    for hook in self._on_pass:
+      waiting = np.concatenate(barrier.waiting or [np.zeros(0, np.int64)])
+      hook(("bar", cta, number), waiting, True)
     for threads in barrier.waiting:
       self.released[threads] = True
       self.result[threads] = result
@@ -198,9 +207,12 @@ class Barriers:
       raise errors.BarrierFault(
           "barrier.cluster.arrive twice without barrier.cluster.wait."
       )
+    clusters = step.ctas // self.machine.cluster_size
+    if self._on_arrive:
+      relaxed = ".relaxed" in step.instruction.opcode
+      self._tell(self._on_arrive, step.threads, clusters, phase, relaxed)
     self.cluster_phase[step.index] += 1
     self.cluster_arrived[step.index] = True
-    clusters = step.ctas // self.machine.cluster_size
     for cluster in np.unique(clusters).tolist():
       self._check_cluster(cluster)
 
@@ -225,12 +237,24 @@ class Barriers:
       )
     clusters = step.ctas // self.machine.cluster_size
     waits = self.cluster_completed[clusters] < phase
+    if self._on_pass:
+      self._tell(
+          self._on_pass, step.threads[~waits], clusters[~waits],
+          phase[~waits] - 1, False,
+      )
     self.cluster_waited[step.threads[~waits]] += 1
     for cluster in np.unique(clusters[waits]).tolist():
       step.park(
           waits & (clusters == cluster), ("barrier.cluster", cluster),
           lambda cluster=cluster: self._describe_cluster(cluster),
       )
+
+  def _tell(self, hooks, threads, clusters, phases, flag: bool) -> None:
+    """Calls hooks for the threads of each cluster and phase."""
+    for pair in np.unique(np.stack([clusters, phases], 1), axis=0):
+      same = (clusters == pair[0]) & (phases == pair[1])
+      for hook in hooks:
+        hook(("cluster", int(pair[0]), int(pair[1])), threads[same], flag)
 
   def _describe_cluster(self, cluster: int) -> str:
     threads = self._cluster_threads(cluster)

@@ -99,5 +99,15 @@ class ResourceError(SimulationError):
   """The launch asks for more than an SM has."""
 
 
+class RaceError(SimulationError):
+  """Two accesses of which one writes, with nothing that orders them.
+
+  Attributes:
+    other: the place of the earlier access; `where` is that of the later one.
+  """
+
+  other: Where | None = None
+
+
 class TrapError(SimulationError):
   """The kernel executed `trap`."""

@@ -16,8 +16,9 @@
 
 The compiler leaves a function in MLIR's LLVM dialect that gets the addresses of
 the kernel's arguments, fills in the TMA maps and says how to launch the kernel.
-It is evaluated on Python integers here, with the two functions that it calls
-(``mosaic_gpu_init_tma_desc`` and ``mosaic_gpu_build_kernel_spec`` of jaxlib's
+It is evaluated on Python integers here, with the functions that it calls
+(``mosaic_gpu_init_tma_desc`` and ``mosaic_gpu_build_kernel_spec``, or
+``mosaic_gpu_launch_kernel`` before jaxlib 0.12, of jaxlib's
 mosaic/gpu/runtime.cc) replaced by ones that record their arguments.
 """
 
@@ -105,19 +106,25 @@ class HostProgram:
       self,
       arguments: Sequence[int],
       make_tma_map: Callable[[TmaDescriptorArgs], bytes],
+      param_bytes: Sequence[int],
   ) -> KernelSpec:
     """Runs the host function.
 
     Args:
       arguments: Device addresses of the operands and results of the kernel.
       make_tma_map: Makes the 128 bytes of a TMA map.
+      param_bytes: Bytes of each parameter, as the kernel declares them.
     """
     with self._context:
-      evaluation = _Evaluation(self._functions, make_tma_map)
+      evaluation = _Evaluation(self._functions, make_tma_map, param_bytes)
       buffers = evaluation.allocate(_POINTER_BYTES * max(len(arguments), 1))
       for i, address in enumerate(arguments):
         evaluation.store(buffers + i * _POINTER_BYTES, address, _POINTER_BYTES)
-      evaluation.call(self._entry, [0, buffers])
+      # Before them come handles of the kernel and, before jaxlib 0.12, of the
+      # stream.
+      [block] = self._functions[self._entry].operation.regions[0].blocks
+      handles = [0] * (len(block.arguments) - 1)
+      evaluation.call(self._entry, [*handles, buffers])
     if evaluation.spec is None:
       raise SimulationError("The host function launched no kernel")
     return evaluation.spec
@@ -126,9 +133,10 @@ class HostProgram:
 class _Evaluation:
   """One run of the host function."""
 
-  def __init__(self, functions, make_tma_map):
+  def __init__(self, functions, make_tma_map, param_bytes):
     self._functions = functions
     self._make_tma_map = make_tma_map
+    self._param_bytes = param_bytes
     self._memory = bytearray()
     self.spec: KernelSpec | None = None
 
@@ -211,28 +219,43 @@ def _build_kernel_spec(
     run: _Evaluation, spec, gx, gy, gz, cx, cy, cz, bx, by, bz, shared_bytes,
     unused, num_params, params, sizes,
 ):
-  del spec, unused
+  del spec, unused, sizes
+  if num_params != len(run._param_bytes):
+    raise SimulationError(
+        f"The host function launches a kernel of {len(run._param_bytes)}"
+        f" parameters with {num_params}"
+    )
+  _launch_kernel(
+      run, 0, gx, gy, gz, cx, cy, cz, bx, by, bz, shared_bytes, 0, 0, params
+  )
+
+
+def _launch_kernel(
+    run: _Evaluation, kernel, gx, gy, gz, cx, cy, cz, bx, by, bz, shared_bytes,
+    unused, stream, params,
+):
+  del kernel, unused, stream
   if run.spec is not None:
     raise SimulationError("The host function launches more than one kernel")
-  values = []
-  for i in range(num_params):
-    address = run.load(params + _POINTER_BYTES * i, _POINTER_BYTES)
-    # Parameters that are no blobs have no size: they are as wide as a pointer.
-    num_bytes = run.load(sizes + 4 * i, 4) or _POINTER_BYTES
-    values.append(run.load_bytes(address, num_bytes))
+  addresses = run.load_array(params, len(run._param_bytes))
   run.spec = KernelSpec(
       grid=(gx, gy, gz),
       # Without a cluster, the runtime is given zeros.
       cluster=(max(cx, 1), max(cy, 1), max(cz, 1)),
       block=(bx, by, bz),
       dynamic_shared_bytes=shared_bytes,
-      params=tuple(values),
+      params=tuple(
+          run.load_bytes(address, num_bytes)
+          for address, num_bytes in zip(addresses, run._param_bytes)
+      ),
   )
+  return 0
 
 
-_RUNTIME: dict[str, Callable[..., None]] = {
+_RUNTIME: dict[str, Callable[..., Any]] = {
     "mosaic_gpu_init_tma_desc": _init_tma_desc,
     "mosaic_gpu_build_kernel_spec": _build_kernel_spec,
+    "mosaic_gpu_launch_kernel": _launch_kernel,
 }
 
 

@@ -16,22 +16,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 import functools
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 import jax
 from jax.experimental.mosaic.gpu import deviceless
-import numpy as np
 
-from . import buffers
-from . import host
-from . import machine
+from . import buffers, host, machine, ptx, tma
 from . import memory as memory_lib
 from . import observers as observers_lib
-from . import ptx
-from . import tma
-
 
 # A B200 has 148 SMs, each of which runs one CTA of a kernel that uses most of
 # its shared memory.
@@ -73,13 +69,15 @@ class Program:
   def _check(self, args: Sequence[np.ndarray]) -> None:
     if len(args) != len(self.in_types):
       raise ValueError(
-          f"Expected {len(self.in_types)} arguments, got {len(args)}"
+          f"Expected {len(self.in_types)} arguments, got {len(args)}. Pass an"
+          " array for each operand of the kernel"
       )
     for i, (arg, ty) in enumerate(zip(args, self.in_types)):
       if arg.shape != ty.shape or arg.dtype != ty.dtype:
         raise ValueError(
             f"Expected argument {i} of shape {ty.shape} and dtype {ty.dtype},"
-            f" got {arg.shape} and {arg.dtype}"
+            f" got {arg.shape} and {arg.dtype}. Convert the argument, or create"
+            " the kernel for it"
         )
 
   def run(
@@ -134,7 +132,11 @@ class Program:
       )
       return maps[-1].encode()
 
-    spec = self._host.evaluate([*in_addresses, *out_addresses], make_tma_map)
+    spec = self._host.evaluate(
+        [*in_addresses, *out_addresses],
+        make_tma_map,
+        [param.size for param in self._entry.params],
+    )
     result = machine.run(
         self._entry,
         machine.Launch(

@@ -196,13 +196,23 @@ class Context:
 def _guarded(
     execute: Execute, predicate: registers.RegisterSlot, negated: bool
 ) -> Execute:
+  """Executes only where the predicate is set.
+
+  A function that `execute` has as its attribute `otherwise` is called with the
+  step of the other threads.
+  """
+  otherwise = getattr(execute, "otherwise", None)
+
   def run(step: Step) -> None:
     mask = predicate.read(step, np.bool_)
     if negated:
       mask = ~mask
     if mask.all():
       execute(step)
-    elif mask.any():
+      return
+    if otherwise is not None:
+      otherwise(step.select(~mask))
+    if mask.any():
       part = step.select(mask)
       try:
         execute(part)
@@ -249,6 +259,7 @@ class Machine:
     cluster_of_cta: resident cluster, int64 [ctas].
     unlaunched: numbers of the clusters that no batch has run yet.
     local: local memory, uint8 [T, bytes].
+    on_wait: hooks of the observers, for waits for mbarriers.
   """
 
   def __init__(
@@ -267,6 +278,7 @@ class Machine:
     self.launch = launch = context.launch
     self.tensor_maps = list(tensor_maps)
     self.observers = list(observers)
+    self.on_wait = observers_lib.listeners(self.observers, "on_wait")
     self.unlaunched = collections.deque() if unlaunched is None else unlaunched
     self._steps: dict[bytes, Step] = {}
 
@@ -304,7 +316,9 @@ class Machine:
     self.tmem = tmem_lib.TensorMemory(
         num_ctas, self.observers, wake=self.wake
     )
-    self.mbarriers = mbarrier.Mbarriers(self.shared, self.wake)
+    self.mbarriers = mbarrier.Mbarriers(
+        self.shared, self.wake, self.observers
+    )
     self.asynchrony = asynchrony_lib.Asynchrony(
         order, wake=self.wake, observers=self.observers
     )
@@ -408,13 +422,17 @@ def run(
     memory: global memory with the buffers that the parameters point to.
     tensor_maps: TMA maps, for reports.
     observers: checkers and counters.
-    order: when asynchronous operations take effect; see `asynchrony`.
+    order: when asynchronous operations take effect; see `asynchrony`. A seed
+      (int) also shuffles which warps run next, unless there is a policy.
     max_resident_ctas: CTAs to simulate at once (at least one cluster).
     max_steps: limit of the steps of each batch, against endless loops.
     policy: which threads run next.
   """
   _check_launch(kernel, launch)
+  if policy is None and isinstance(order, int):
+    policy = scheduler_lib.Shuffled(order)
   context = Context(kernel, launch, memory)
+  _check_shared_memory(context)
   program = context.decode()
   blob = _pack_params(kernel, params)
   unlaunched = collections.deque(range(math.prod(cluster_grid(launch))))
@@ -438,10 +456,10 @@ def unmodelled(kernel: ptx.Kernel) -> list[tuple[int, str, str]]:
   Unlike `table.unmodelled`, it also finds combinations of an instruction in the
   table that its entry refuses.
   """
-  dimensions = lambda sizes: (*(sizes or ()), 1, 1, 1)[:3]
+  block = kernel.reqntid or kernel.maxntid or ()
   launch = Launch(
-      cluster=dimensions(kernel.reqnctapercluster),
-      block=dimensions(kernel.reqntid or kernel.maxntid),
+      cluster=(*(kernel.reqnctapercluster or ()), 1, 1, 1)[:3],
+      block=(*block, 1, 1, 1)[:3],
   )
   context = Context(kernel, launch, memory_lib.GlobalMemory())
   rows = []
@@ -484,11 +502,20 @@ def _check_launch(kernel: ptx.Kernel, launch: Launch) -> None:
         f"Grid {launch.grid} must be a positive multiple of the cluster"
         f" {launch.cluster} in every dimension."
     )
-  if launch.dynamic_shared_bytes > 232448:
-    raise errors.ResourceError(
-        f"{launch.dynamic_shared_bytes} bytes of dynamic shared memory;"
-        " expected at most 232448."
-    )
+
+
+def _check_shared_memory(context: Context) -> None:
+  most = memory_lib.MAX_SHARED_BYTES
+  if context.shared_bytes <= most:
+    return
+  reserved = memory_lib.DYNAMIC_SHARED_BASE
+  dynamic = context.launch.dynamic_shared_bytes
+  static = context.shared_bytes - dynamic - reserved
+  raise errors.ResourceError(
+      f"Kernel {context.kernel.name} needs {dynamic} bytes of dynamic and"
+      f" {static} bytes of static shared memory; expected at most"
+      f" {most - reserved} in all. Use smaller tiles or fewer stages."
+  )
 
 
 def _pack_params(kernel: ptx.Kernel, params: Sequence[bytes]) -> bytes:

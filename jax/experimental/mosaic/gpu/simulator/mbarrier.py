@@ -25,14 +25,14 @@ before the thread that announces them runs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .errors import BarrierFault
 from .memory import SharedMemory
-from .observers import NOBODY, Access
+from .observers import NOBODY, Access, Observer, listeners
 
 MAX_COUNT = (1 << 20) - 1
 _PENDING_BITS = 20
@@ -72,9 +72,14 @@ class Mbarriers:
       self,
       shared: SharedMemory,
       wake: Callable[[Hashable], None] = lambda key: None,
+      observers: Sequence[Observer] = (),
   ):
     self._shared = shared
     self._wake = wake
+    self._on_init = listeners(observers, "on_mbarrier_init")
+    self._on_arrive = listeners(observers, "on_mbarrier_arrive")
+    self._on_phase = listeners(observers, "on_mbarrier_phase")
+    self._on_pass = listeners(observers, "on_mbarrier_pass")
     self._barriers: dict[tuple[int, int], Barrier] = {}
 
   def key(self, cta: int, addr: int) -> tuple[str, int, int]:
@@ -123,6 +128,8 @@ class Mbarriers:
     self._count(cta, addr, count, who)
     self._barriers[cta, addr] = Barrier(expected=count, pending=count)
     self._shared.reserve(cta, addr, True)
+    for hook in self._on_init:
+      hook(cta, addr, who)
 
   def inval(self, cta: int, addr: int, who=NOBODY) -> None:
     self.get(cta, addr, who)
@@ -152,6 +159,8 @@ class Mbarriers:
     """
     barrier = self.get(cta, addr, who)
     self._count(cta, addr, count, who)
+    for hook in self._on_arrive:
+      hook(cta, addr, barrier.phase, who)
     token = barrier.phase << _PENDING_BITS | barrier.pending
     if expect_tx:
       self._add_tx(cta, addr, barrier, expect_tx, who)
@@ -190,6 +199,8 @@ class Mbarriers:
 
   def complete_tx(self, cta: int, addr: int, nbytes: int, who=NOBODY) -> None:
     barrier = self.get(cta, addr, who)
+    for hook in self._on_arrive:
+      hook(cta, addr, barrier.phase, who)
     self._add_tx(cta, addr, barrier, -nbytes, who)
     self._check(cta, addr, barrier)
 
@@ -204,6 +215,8 @@ class Mbarriers:
 
   def _check(self, cta: int, addr: int, barrier: Barrier) -> None:
     if barrier.pending == 0 and barrier.tx == 0:
+      for hook in self._on_phase:
+        hook(cta, addr, barrier.phase)
       barrier.phase += 1
       barrier.pending = barrier.expected
       self._wake(self.key(cta, addr))
@@ -228,6 +241,21 @@ class Mbarriers:
           " current nor of the preceding phase",
       )
     return phase != token >> _PENDING_BITS
+
+  def tell_passed(self, cta, addr, done, threads, who: Access) -> None:
+    """Tells observers which threads have found their phase completed.
+
+    Args:
+      cta, addr, done, threads: arrays [n].
+      who: for messages.
+    """
+    if not self._on_pass:
+      return
+    places = cta[done] << 32 | addr[done]
+    for place in np.unique(places).tolist():
+      here = threads[done][places == place]
+      for hook in self._on_pass:
+        hook(place >> 32, place & 0xFFFF_FFFF, here, who)
 
   def __iter__(self) -> Any:
     """(cta, addr, Barrier) of every object."""

@@ -42,9 +42,12 @@ class Access:
       memory), "tensor" (tcgen05 in tensor memory) or "barrier".
     what: what the access is for, for messages, e.g. "operand A".
     threads: machine thread numbers behind the accesses (array or int), or None.
+    words: bytes of a word, if some words of an access may be unwritten; 0 if
+      all must be written.
+    unwritten: which words of the accesses are, bool [n, words]; None for none.
   """
 
-  __slots__ = ("where", "proxy", "what", "threads")
+  __slots__ = ("where", "proxy", "what", "threads", "words", "unwritten")
 
   def __init__(
       self,
@@ -57,6 +60,8 @@ class Access:
     self.proxy = proxy
     self.what = what
     self.threads = threads
+    self.words = 0
+    self.unwritten = None
 
   def locate(self, index: int = 0) -> Any:
     """The `Where` of the index-th access of the batch."""
@@ -109,14 +114,48 @@ class Observer:
   def on_submit(self, op: Any) -> None:
     """An asynchronous operation (asynchrony.AsyncOp) was issued."""
 
+  def on_advance(self, op: Any) -> None:
+    """A stage of an asynchronous operation is about to run."""
+
+  def on_advanced(self, op: Any) -> None:
+    """A stage of an asynchronous operation has run."""
+
   def on_complete(self, op: Any) -> None:
     """An asynchronous operation has taken effect."""
+
+  def on_mbarrier_init(self, cta: int, addr: int, who: Access) -> None:
+    """An mbarrier object was made."""
+
+  def on_mbarrier_arrive(
+      self, cta: int, addr: int, phase: int, who: Access
+  ) -> None:
+    """Something arrives or completes bytes in the given phase of a barrier."""
+
+  def on_mbarrier_phase(self, cta: int, addr: int, phase: int) -> None:
+    """The given phase of an mbarrier has completed."""
+
+  def on_mbarrier_pass(
+      self, cta: int, addr: int, threads: Any, who: Access
+  ) -> None:
+    """Threads (array) have found that a phase of an mbarrier completed."""
+
+  def on_barrier_arrive(self, key: Any, threads: Any, relaxed: bool) -> None:
+    """Threads arrive at a named barrier, or at that of a cluster."""
+
+  def on_barrier_pass(self, key: Any, threads: Any, done: bool) -> None:
+    """Threads go on behind a barrier; done: nobody else will."""
 
   def on_mma(self, instruction: Any, ctas: tuple[int, ...]) -> None:
     """A tensor core instruction (mma.MmaInstruction) takes effect."""
 
   def on_transfer(self, kind: str, cta: int, nbytes: int) -> None:
     """A tile or bulk transfer moves nbytes; kind "load", "store", "reduce"."""
+
+  def on_wait(self, ctas, addrs, passed, threads) -> None:
+    """Threads asked whether a phase of an mbarrier is complete: arrays [n].
+
+    Those that it was not for (`passed` is false) wait, and ask again.
+    """
 
   def on_exit(self, machine: Any) -> None:
     """All threads of the batch have exited."""
@@ -157,17 +196,16 @@ class _Shadow:
       for r, a in np.broadcast(row, addr):
         self._written[r, a : a + nbytes] = 1
 
-  def missing(self, row, addr, nbytes: int, partly: bool = True) -> int | None:
-    """Index of the first access with an unwritten byte, or None.
+  def missing_words(self, row, addr, nbytes: int, word: int) -> np.ndarray:
+    """Which words of each access have an unwritten byte: bool [n, words]."""
+    parts = [
+        self._written[row, addr + i] == 0 for i in range(nbytes)
+    ]
+    parts = np.stack(np.broadcast_arrays(*parts), axis=-1)
+    return parts.reshape(*parts.shape[:-1], -1, word).any(axis=-1)
 
-    With partly=False, with no written 4-byte word at all.
-    """
-    if not partly and nbytes > 4 and nbytes % 4 == 0:
-      view = self._written.view(np.uint32)
-      bad = np.ones(np.broadcast(row, addr).shape, np.bool_)
-      for i in range(nbytes // 4):
-        bad &= view[row, addr // 4 + i] != _ONES & 0xFFFF_FFFF
-      return int(np.flatnonzero(np.ravel(bad))[0]) if bad.any() else None
+  def missing(self, row, addr, nbytes: int) -> int | None:
+    """Index of the first access with an unwritten byte, or None."""
     word, count = self._split(addr, nbytes)
     if word:
       view = _fold(self._written, word)
@@ -201,8 +239,9 @@ class UnwrittenReads(Observer):
   shared and tensor memory restart when a new memory object is attached (one
   per batch of clusters); those of global memory stay with the memory.
 
-  A vector load by a thread may cover some words nobody wrote: LLVM loads four
-  words where a program needs three. It must find one written word.
+  A vector load may cover some words nobody wrote: LLVM loads four words where a
+  program needs three. Their registers are unwritten then. One word must be
+  written.
   """
 
   def __init__(self):
@@ -244,8 +283,7 @@ class UnwrittenReads(Observer):
 
   def on_read(self, space, cta, addr, nbytes, who):
     if space == "shared":
-      partly = who.proxy != "generic"
-      bad = self._shared.missing(cta, addr, nbytes, partly)
+      bad = self._missing(self._shared, cta, addr, nbytes, who)
       if bad is not None:
         cta, addr = np.broadcast_arrays(cta, addr)
         raise MemoryFault(
@@ -256,8 +294,8 @@ class UnwrittenReads(Observer):
         )
     elif space == "global":
       for buffer, shadow, which, offsets in self._parts(addr, nbytes):
-        bad = shadow.missing(
-            np.zeros_like(offsets), offsets, nbytes, who.proxy != "generic"
+        bad = self._missing(
+            shadow, np.zeros_like(offsets), offsets, nbytes, who, which
         )
         if bad is not None:
           raise MemoryFault(
@@ -266,6 +304,22 @@ class UnwrittenReads(Observer):
               " never written; it is an output without initial contents",
               who.locate(int(which[bad])),
           )
+
+  def _missing(
+      self, shadow, row, addr, nbytes, who, which=slice(None)
+  ) -> int | None:
+    """Index of the first access that is not allowed, or None."""
+    bad = shadow.missing(row, addr, nbytes)
+    if bad is None or not who.words:
+      return bad
+    words = shadow.missing_words(row, addr, nbytes, who.words)
+    nothing = words.all(axis=-1)
+    if nothing.any():
+      return int(np.flatnonzero(nothing)[0])
+    if who.unwritten is None:
+      who.unwritten = np.zeros((np.size(who.threads), words.shape[1]), np.bool_)
+    who.unwritten[which] = words
+    return None
 
   def on_tmem_write(self, cta, lanes, columns, who):
     self._tmem[cta, lanes, columns] = True

@@ -269,10 +269,13 @@ class _Parser:
   def token(self) -> _Token:
     return self.tokens[self.position]
 
+  def is_last(self, token: _Token) -> bool:
+    """Whether the text ends here; its last word may only be a part of one."""
+    return "end" in (token.kind, self.token.kind) or token is self.tokens[-2]
+
   def fail(self, message: str, token: _Token | None = None) -> NoReturn:
     token = token or self.token
-    # The last word of a truncated text is often only a part of one.
-    if token.kind == "end" or token is self.tokens[-2]:
+    if self.is_last(token):
       message = f"The PTX text is truncated: {message}"
     lines = self.text.splitlines()
     text = lines[token.line - 1] if token.line <= len(lines) else ""
@@ -280,6 +283,8 @@ class _Parser:
 
   def refuse(self, message: str, token: _Token | None = None) -> NoReturn:
     token = token or self.token
+    if self.is_last(token):
+      self.fail(message, token)
     text = self.text.splitlines()[token.line - 1].strip()
     raise errors.UnsupportedPtxError(message, errors.Where(token.line, text))
 

@@ -105,6 +105,12 @@ class RegisterSlot:
         self.complete = True
       self.written[step.index] = True
 
+  def forget(self, step: Step, mask: np.ndarray) -> None:
+    """Makes the register unwritten in the active threads where `mask` is."""
+    self.written[:] |= self.complete
+    self.complete = False
+    self.written[step.threads[mask]] = False
+
   def _read_view(self, dtype: Any) -> np.ndarray:
     dtype = np.dtype(dtype)
     have = self.data.dtype
@@ -190,6 +196,9 @@ class SinkValue:
   """The operand `_`: takes every write."""
 
   __slots__ = ()
+
+  def forget(self, step: Step, mask: np.ndarray) -> None:
+    pass
 
   def read(self, step: Step, dtype: Any) -> np.ndarray:
     raise errors.PtxSyntaxError("The sink `_` cannot be read.")

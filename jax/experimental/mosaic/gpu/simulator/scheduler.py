@@ -51,10 +51,16 @@ class MinPc:
   A thread that branched backward `patience` times without waiting may be
   spinning on something another thread must do, so it is passed over until the
   others have had their turn.
+
+  Lanes that left the others of their warp at a branch get theirs after `lag`
+  steps: on the hardware they don't fall behind by more than a few instructions,
+  and compilers rely on it. LLVM moves copies of a wait for an mbarrier to both
+  sides of a branch. If one side came late, it could miss the phase.
   """
 
-  def __init__(self, patience: int = 64):
+  def __init__(self, patience: int = 64, lag: int = 24):
     self.patience = patience
+    self.lag = lag
 
   def choose(self, scheduler: Scheduler) -> Choice | None:
     runnable = np.flatnonzero(scheduler.state == RUNNABLE)
@@ -72,9 +78,50 @@ class MinPc:
     here = pcs == pc
     if here.all():
       return Choice(int(pc), runnable, _NO_LIMIT)
+    last = scheduler.last_run
+    late = runnable[last[runnable] < scheduler.steps - self.lag]
+    if late.size:
+      of_warp = last.reshape(-1, WARP).max(axis=1)
+      late = late[last[late] < of_warp[late // WARP]]
+      if late.size:
+        pc = scheduler.pc[late].min()
+        here = pcs == pc
     later = pcs[pcs > pc]
     limit = int(later.min()) if later.size else _NO_LIMIT
     return Choice(int(pc), runnable[here], limit)
+
+
+class Shuffled:
+  """Takes turns at random: one warp, or all that stand where it stands.
+
+  Between turns asynchronous operations advance at random, too.
+  """
+
+  def __init__(self, seed: int):
+    self._random = np.random.default_rng(seed)
+    self.patience = 64
+
+  def choose(self, scheduler: Scheduler) -> Choice | None:
+    random = self._random
+    while random.random() < 0.3 and scheduler.machine.asynchrony.drain_one():
+      pass
+    scheduler.spinning = False  # Every warp gets its turn some time.
+    runnable = np.flatnonzero(scheduler.state == RUNNABLE)
+    if not runnable.size:
+      return None
+    one = runnable[random.integers(runnable.size)]
+    together = runnable
+    if random.random() < 0.7:
+      together = runnable[runnable // WARP == one // WARP]
+    # Within a warp, the smallest pc lets both sides of a branch meet again.
+    pc = scheduler.pc[together].min()
+    pcs = scheduler.pc[together]
+    threads = together[pcs == pc]
+    limit = int(pc) + int(random.integers(1, 48))
+    later = pcs[pcs > pc]
+    if later.size:
+      limit = min(limit, int(later.min()))
+    return Choice(int(pc), threads, limit)
 
 
 @dataclasses.dataclass
@@ -102,6 +149,7 @@ class Scheduler:
     state: RUNNABLE, PARKED or EXITED, uint8 [T].
     spins: backward branches since the thread last waited, int64 [T].
     spinning: whether `spins` may have reached the policy's patience.
+    last_run: `steps` when the thread last began to run, int64 [T].
     steps: steps executed so far.
   """
 
@@ -120,6 +168,7 @@ class Scheduler:
     self.state = np.where(machine.exists, RUNNABLE, EXITED).astype(np.uint8)
     self.spins = np.zeros(machine.num_threads, np.int64)
     self.spinning = False
+    self.last_run = np.zeros(machine.num_threads, np.int64)
     self.steps = 0
     self.parked: dict[Hashable, list[_Waiting]] = {}
     self._group: Step | None = None
@@ -142,6 +191,7 @@ class Scheduler:
   def _run_block(self, choice: Choice) -> None:
     """Runs threads from one pc on for as long as they stay together."""
     group = self._group = self.machine.step_of(choice.threads)
+    self.last_run[group.index] = self.steps
     body = self.machine.kernel.body
     program = self.program
     hooks = self._hooks

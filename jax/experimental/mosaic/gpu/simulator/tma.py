@@ -30,6 +30,7 @@ import ml_dtypes
 import numpy as np
 
 from .errors import MemoryFault, UnsupportedPtxError
+from .isa import rounding
 from .memory import GlobalMemory, SharedMemory
 from .observers import NOBODY, Access
 from .swizzle import swizzle
@@ -242,8 +243,17 @@ class TensorMap:
 # Global side.
 
 
-def _clip(tensor_map: TensorMap, coordinates: Sequence[int]):
+def _clip(
+    tensor_map: TensorMap,
+    coordinates: Sequence[int],
+    inner_size: int | None = None,
+):
   """The part of a tile inside the tensor.
+
+  Args:
+    tensor_map: where the tensor is.
+    coordinates: of the tile, dimension 0 first.
+    inner_size: elements of dimension 0, if not those of the map.
 
   Returns:
     None if there is none, else (start, end, index): first and last + 1 element
@@ -251,9 +261,12 @@ def _clip(tensor_map: TensorMap, coordinates: Sequence[int]):
     [box[rank - 1], ..., box[1], inner bytes].
   """
   starts, ends, index = [], [], []
+  sizes = tensor_map.sizes
+  if inner_size is not None:
+    sizes = (inner_size, *sizes[1:])
   for d, c in enumerate(coordinates):
     start = max(c, 0)
-    end = min(c + tensor_map.box[d], tensor_map.sizes[d])
+    end = min(c + tensor_map.box[d], sizes[d])
     if start >= end:
       return None
     starts.append(start)
@@ -300,6 +313,13 @@ def _check_coordinates(tensor_map: TensorMap, coordinates, who) -> None:
         f" {tensor_map.rank}",
         who.locate(),
     )
+  if coordinates[0] * tensor_map.element_bytes % 16:
+    raise MemoryFault(
+        f"{who.what}: the innermost coordinate {coordinates[0]} is"
+        f" {coordinates[0] * tensor_map.element_bytes} bytes; it must be a"
+        " multiple of 16 (on a GPU this is an illegal instruction)",
+        who.locate(),
+    )
 
 
 def read_tile(
@@ -333,16 +353,26 @@ def write_tile(
 ) -> None:
   """Writes tile, uint8 [tile bytes]; elements outside the tensor are dropped.
 
+  Like the hardware it drops whole 16-byte pieces of a row only: where the size
+  of dimension 0 is no multiple of 16 bytes, the padding after a row is written
+  up to that, if the buffer is as large.
+
   Args:
     tensor_map: where the tensor is.
-    coordinates: of the tile, dimension 0 first; may be negative.
+    coordinates: of the tile, dimension 0 first; not negative.
     tile: the bytes.
     memory: global memory.
     who: for messages.
     reduction: combine with the old contents, one of `REDUCTIONS`.
   """
   _check_coordinates(tensor_map, coordinates, who)
-  clipped = _clip(tensor_map, coordinates)
+  if min(coordinates) < 0:
+    raise MemoryFault(
+        f"{who.what}: the coordinates {tuple(coordinates)} of a store must not"
+        " be negative (on a GPU this is an illegal instruction)",
+        who.locate(),
+    )
+  clipped = _clip(tensor_map, coordinates, _written_size(tensor_map, memory))
   if clipped is None:
     return
   starts, ends, index = clipped
@@ -353,6 +383,21 @@ def write_tile(
     source = reduce(reduction, tensor_map.element, target, source, who)
   target = _view(tensor_map, starts, ends, memory, "write", who)
   target[...] = source
+
+
+def _written_size(tensor_map: TensorMap, memory: GlobalMemory) -> int:
+  """Elements of a row that a store can write: whole pieces of 16 bytes."""
+  size = tensor_map.element_bytes
+  row = tensor_map.sizes[0] * size
+  padded = -(-row // 16) * 16
+  if padded != row:
+    outer = zip(tensor_map.sizes[1:], tensor_map.strides[1:])
+    last = tensor_map.base + sum((n - 1) * s for n, s in outer)
+    try:
+      memory.buffer_at(last, padded, NOBODY, "write")
+    except MemoryFault:
+      return tensor_map.sizes[0]  # It would go past the end of the buffer.
+  return padded // size
 
 
 def _row_map(tensor_map: TensorMap, who: Access) -> None:
@@ -434,6 +479,8 @@ def reduce(
   new = np.ascontiguousarray(new).view(element.dtype)
   with np.errstate(all="ignore"):
     result = function(old, new).astype(element.dtype)
+    if element.name in ("f16", "bf16", "f32"):
+      result = rounding.canonical_nan(result)
   return np.ascontiguousarray(result).view(np.uint8)
 
 
@@ -443,21 +490,21 @@ def reduce(
 def _chunk_addresses(
     tensor_map: TensorMap, address: int, nbytes: int, who: Access
 ) -> np.ndarray:
-  """Physical addresses of the 16-byte chunks of a tile."""
+  """Physical addresses of the 16-byte chunks of a tile.
+
+  With a swizzle every row begins at a multiple of its width, also where the
+  rows are shorter: the rest of the row is left alone.
+  """
   if address % 128:
     raise MemoryFault(
         f"{who.what}: the tile in shared memory must start at a multiple of 128"
         f" bytes, got {address:#x}",
         who.locate(),
     )
-  if tensor_map.swizzle and tensor_map.inner_bytes != tensor_map.swizzle:
-    raise UnsupportedPtxError(
-        f"{who.what}: a window of {tensor_map.inner_bytes} bytes with a swizzle"
-        f" of {tensor_map.swizzle}: the row pitch is not known; make the"
-        " innermost window as wide as the swizzle",
-        who.locate(),
-    )
-  logical = address + np.arange(0, nbytes, 16)
+  inner = tensor_map.inner_bytes
+  pitch = tensor_map.swizzle or inner
+  rows = np.arange(nbytes // inner) * pitch
+  logical = address + (rows[:, None] + np.arange(0, inner, 16)).ravel()
   return swizzle(logical, tensor_map.swizzle)
 
 

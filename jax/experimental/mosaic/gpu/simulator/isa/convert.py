@@ -34,14 +34,15 @@ _TO_INTEGER = {
 }
 
 
-def _clamp_to_int(value, dtype):
-  """Float64 integers to an integer type: clamps; NaN gives 0."""
+def _clamp_to_int(value, dtype, nan):
+  """Float64 integers to an integer type: clamps; NaN gives `nan`."""
   info = np.iinfo(dtype)
   low, high = float(info.min), float(info.max)  # The latter rounds up at 64.
   inside = (value > low) & (value < high)
   result = np.where(inside, value, 0).astype(dtype)
   result = np.where(value >= high, dtype.type(info.max), result)
-  return np.where(value <= low, dtype.type(info.min), result)
+  result = np.where(value <= low, dtype.type(info.min), result)
+  return np.where(value != value, nan, result)
 
 
 @instruction(
@@ -70,12 +71,12 @@ def int_to_float(op):
   def function(a):
     if op.mode == "rn" and to in (F32, F64):
       result = a.astype(to)
+    elif to == F64 and dtype.itemsize == 8:
+      result = rounding.int_to_f64_rounded(a, op.mode)
     else:
       result = rounding.round_to(rounding.int_to_f64(a), to, op.mode)
     return rounding.saturate(result) if op.sat else result
 
-  if to == F64 and op.mode != "rn" and dtype.itemsize == 8:
-    raise op.unsupported("64-bit integers to f64 only with .rn.")
   return elementwise(function, dtype, op.d, op.a)
 
 
@@ -87,11 +88,16 @@ def int_to_float(op):
 def float_to_int(op):
   to, dtype = DTYPES[op.to], DTYPES[op.type]
   to_integer = _TO_INTEGER[op.mode]
+  # A NaN gives 0, but only the top bit where 64 bits are on either side.
+  nan = to.type(0)
+  if dtype == F64 or to.itemsize == 8:
+    unsigned = np.dtype(f"u{to.itemsize}")
+    nan = unsigned.type(1 << (8 * to.itemsize - 1)).view(to)
 
   def function(a):
     if op.ftz:
       a = rounding.flush(a)
-    return _clamp_to_int(to_integer(a.astype(F64)), to)
+    return _clamp_to_int(to_integer(a.astype(F64)), to, nan)
 
   return elementwise(function, dtype, op.d, op.a)
 
@@ -118,8 +124,23 @@ def _float_to_float(op, dtype, to):
   ftz = op.__dict__.get("ftz")
   sat = op.__dict__.get("sat")
 
+  def make_nan(a, result):
+    nan = a != a
+    if not nan.any():
+      return result
+    if F64 in (dtype, to):
+      # The payload stays, but .ftz makes a NaN of f32 canonical first.
+      source = rounding.canonical_nan(a) if ftz and dtype == F32 else a
+      made = rounding.convert_nan(source, to)
+    elif (dtype, to) == (rounding.BF16, F32):
+      made = rounding.convert_nan(a, to, quieted=False)
+    else:
+      return rounding.canonical_nan(result)
+    return np.where(nan, made, result)
+
   def function(a):
-    if ftz and dtype == F32:
+    # To f16, .ftz is without effect.
+    if ftz and dtype == F32 and to != rounding.F16:
       a = rounding.flush(a)
     if op.mode in _TO_INTEGER:
       # Rounding to an integer keeps the sign of a zero.
@@ -132,7 +153,7 @@ def _float_to_float(op, dtype, to):
       result = rounding.round_to(a.astype(F64), to, op.mode)
     if op.satfinite:
       result = np.where(np.isinf(result), np.copysign(largest, result), result)
-    result = rounding.canonical_nan(result)
+    result = make_nan(a, result)
     if ftz and to == F32:
       result = rounding.flush(result)
     if op.relu:
@@ -168,6 +189,7 @@ def to_tf32(op):
   """Keeps 10 bits of the mantissa; the others become zero."""
   half = np.uint32(1 << 12)
   keep = np.uint32(0xFFFFE000)
+  infinity, canonical = np.uint32(0x7F800000), np.uint32(0x7FFFE000)
 
   def function(a):
     bits = np.ascontiguousarray(a).view(np.uint32)
@@ -175,13 +197,17 @@ def to_tf32(op):
       rounded = bits + (half - np.uint32(1)) + (bits >> np.uint32(13) & 1)
     else:
       rounded = bits + half if op.mode == "rna" else bits
-    special = ~np.isfinite(a)
-    result = np.where(special, bits, rounded & keep).view(F32)
+    nan = a != a
+    result = np.where(np.isfinite(a), rounded, bits) & keep
+    if op.mode != "rna":
+      result = np.where(nan, canonical, result)
     if op.satfinite:
-      largest = np.uint32(0x7F7FE000).view(F32)
-      result = np.where(np.isinf(result), np.copysign(largest, a), result)
-    result = rounding.canonical_nan(result)
-    return rounding.relu(result) if op.relu else result
+      # Also of a NaN, which becomes another one or the largest number.
+      special = result & infinity == infinity
+      result = np.where(special, result - np.uint32(1 << 13), result)
+    if op.relu:
+      result = np.where(~nan & (a <= 0), np.uint32(0), result)
+    return result.view(F32)
 
   return elementwise(function, F32, op.d, op.a)
 

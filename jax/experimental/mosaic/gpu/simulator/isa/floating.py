@@ -16,11 +16,14 @@
 
 PTX ISA 9.7.3, 9.7.4 and 9.7.5. Results of .rn, .rz, .rm and .rp are correctly
 rounded. Approximations are computed in float64 and rounded once, so they differ
-from the hardware's by its error, a few units in the last place.
+from the hardware's by its error, a few units in the last place; how many is in
+tests/mosaic/simulator/silicon/approximate.py. NaNs and what else the ISA leaves
+open are as an H200 has them.
 """
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 from ..table import instruction
@@ -58,30 +61,70 @@ def _apply(op, function, type_, *sources, ftz=False, sat=False, relu=False):
   return how(finished, dtype, op.d, *sources)
 
 
-def _rounded(function, dtype, mode):
-  """A function of float64 whose (odd) result is rounded to dtype."""
+def _rounded(function, dtype, mode, ftz=False):
+  """A function of float64 whose (odd) result is rounded to dtype.
+
+  With .ftz what lies below the normal numbers before it is rounded is flushed.
+  """
+  tiny = float(ml_dtypes.finfo(dtype).tiny)
+
   def run(*args):
-    return rounding.round_to(
-        function(*[a.astype(F64) for a in args]), dtype, mode
-    )
+    exact = function(*[a.astype(F64) for a in args])
+    if ftz:
+      exact = np.where(np.abs(exact) < tiny, np.copysign(0.0, exact), exact)
+    return rounding.round_to(exact, dtype, mode)
 
   return run
 
 
-_EXACT = {
-    "add": rounding.add_exact,
-    "sub": lambda a, b: rounding.add_exact(a, -b),
-    "mul": np.multiply,
-}
+def _sum_down(a, b):
+  """add_exact for rounding down, where x - x is -0."""
+  total = rounding.add_exact(a, b)
+  negative = (total == 0) & (np.signbit(a) | np.signbit(b))
+  return np.where(negative, -0.0, total)
+
+
+def _exact(name, mode):
+  add = _sum_down if mode == "rm" else rounding.add_exact
+  return {
+      "add": add,
+      "sub": lambda a, b: add(a, -b),
+      "mul": np.multiply,
+      "fma": lambda a, b, c: add(a * b, c),
+  }[name]
+
+
 _NATIVE = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 
-def _arithmetic(name, dtype, mode):
+def _arithmetic(name, dtype, mode, ftz=False):
   # NumPy computes f16 and bf16 in float32, which is wide enough that rounding
-  # twice does no harm; only products of bf16 can fall below its range.
-  if mode == "rn" and not (name == "mul" and dtype == BF16):
+  # twice does no harm; only products of bf16 can fall below its range. Sums
+  # below the normal numbers are exact, so .ftz matters for products only.
+  if mode == "rn" and not (name == "mul" and (dtype == BF16 or ftz)):
     return _NATIVE[name]
-  return _rounded(_EXACT[name], dtype, mode)
+  return _rounded(_exact(name, mode), dtype, mode, ftz)
+
+
+def _double(function, priority):
+  """A function of float64 with the hardware's NaNs.
+
+  Of several NaN operands the first in `priority` (indices) becomes the result,
+  made quiet; a NaN out of numbers is negative.
+  """
+  generated = np.uint64(0xFFF8000000000000).view(F64)
+
+  def run(*args):
+    result = function(*args)
+    nan = result != result
+    if not nan.any():
+      return result
+    result = np.where(nan, generated, result)
+    for i in reversed(priority):
+      result = np.where(args[i] != args[i], rounding.quiet(args[i]), result)
+    return result
+
+  return run
 
 
 @instruction(
@@ -99,7 +142,11 @@ def add(op):
     raise op.unsupported("f64 takes neither .ftz nor .sat.")
   if op.type == "f32x2" and op.sat:
     raise op.unsupported("f32x2 does not take .sat.")
-  function = _arithmetic(op.name, _element(op.type)[0], op.mode or "rn")
+  function = _arithmetic(
+      op.name, _element(op.type)[0], op.mode or "rn", op.ftz
+  )
+  if op.type == "f64":
+    function = _double(function, (1, 0))
   return _apply(op, function, op.type, op.a, op.b, ftz=op.ftz, sat=op.sat)
 
 
@@ -135,10 +182,13 @@ def add_mixed(op):
 def fma(op):
   dtype, _ = _element(op.type)
   modifiers = op.__dict__
+  mode = op.mode or "rn"
   if op.type == "f64":
-    function = rounding.fma_f64
+    function = _double(rounding.fma_f64, (1, 2, 0))
   else:
-    function = _rounded(rounding.fma_exact, dtype, op.mode or "rn")
+    function = _rounded(
+        _exact("fma", mode), dtype, mode, modifiers.get("ftz")
+    )
   return _apply(
       op, function, op.type, op.a, op.b, op.c, ftz=modifiers.get("ftz"),
       sat=modifiers.get("sat"), relu=modifiers.get("relu"),
@@ -150,7 +200,8 @@ def fma(op):
     section="9.7.5.3 (fma)",
 )
 def fma_mixed(op):
-  function = _rounded(rounding.fma_exact, F32, op.mode or "rn")
+  mode = op.mode or "rn"
+  function = _rounded(_exact("fma", mode), F32, mode)
   atype = DTYPES[op.atype]
   d, a, b, c = op.d, op.a, op.b, op.c
 
@@ -171,7 +222,35 @@ def fma_mixed(op):
 @instruction("div.<how:rn>.<type:f64>", "d, a, b", section="9.7.3.8 (div)")
 def div(op):
   ftz = op.__dict__.get("ftz")
-  return _apply(op, np.divide, op.type, op.a, op.b, ftz=ftz)
+  function = _divide_approximately if op.how == "approx" else np.divide
+  return _apply(op, function, op.type, op.a, op.b, ftz=ftz)
+
+
+def _divide_approximately(a, b):
+  """a / b as the product with 1 / b, which is 0 for |b| > 2**126."""
+  huge = (np.abs(b) > np.float32(2.0**126)) & np.isfinite(b)
+  zero = np.copysign(np.float32(0), b)
+  return np.where(huge, a * zero, a / b)
+
+
+def _sine(x, quarters):
+  """Sine of the angle x plus a number of right angles.
+
+  Like the hardware it goes by way of turns in float32, x times 1 / (2 pi)
+  rounded toward zero, and flushes what is subnormal then.
+  """
+  exact = x * np.float64(np.float32(0.15915494))
+  turns = rounding.flush(rounding.round_to(exact, F32, "rz")).astype(F64)
+  part = np.where(np.abs(turns) < 0.5, turns, turns - np.rint(turns))
+  part = np.where(part == 0, np.copysign(0.0, turns), part)
+  nearest = np.rint(4 * part)
+  # A zero keeps its sign.
+  rest = np.where(nearest == 0, part, part - nearest / 4) * (2 * np.pi)
+  sine, cosine = np.sin(rest), np.cos(rest)
+  quadrant = np.where(np.isfinite(nearest), nearest, 0).astype(np.int64)
+  return np.choose(
+      (quadrant + quarters) % 4, [sine, cosine, -sine, -cosine]
+  )
 
 
 # Functions of one operand, computed in float64.
@@ -181,8 +260,8 @@ _FUNCTIONS = {
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "ex2": np.exp2,
     "lg2": np.log2,
-    "sin": np.sin,
-    "cos": np.cos,
+    "sin": lambda x: _sine(x, 0),
+    "cos": lambda x: _sine(x, 1),
     "tanh": np.tanh,
 }
 
@@ -230,7 +309,7 @@ def function_of_one(op):
     section="9.7.3.9 (abs), 9.7.3.10 (neg), 9.7.4.5 (neg)",
 )
 def sign(op):
-  """Works on the sign bits, so it is right for NaN too."""
+  """A NaN becomes the canonical one; one of f64 only becomes quiet."""
   dtype, packed = _element(op.type)
   if op.ftz and dtype in (F64, BF16):
     raise op.unsupported(f"{op.type} does not take .ftz.")
@@ -240,8 +319,11 @@ def sign(op):
   def function(a):
     if op.ftz:
       a = rounding.flush(a)
-    a = np.ascontiguousarray(a).view(bits)
-    return (a & ~top if op.name == "abs" else a ^ top).view(dtype)
+    raw = np.ascontiguousarray(a).view(bits)
+    result = (raw & ~top if op.name == "abs" else raw ^ top).view(dtype)
+    if dtype == F64:
+      return np.where(a != a, rounding.quiet(a), result)
+    return rounding.canonical_nan(result)
 
   how = lanewise if packed else elementwise
   return how(function, dtype, op.d, op.a)
@@ -258,6 +340,8 @@ def _extreme(name, nan):
     a_first |= (a == b) & (np.signbit(a) == smaller)
     result = np.where(a_first, a, b)
     a_nan, b_nan = a != a, b != b
+    if a.dtype == F64:
+      a, b = rounding.quiet(a), rounding.quiet(b)
     if nan:
       return np.where(a_nan, a, np.where(b_nan, b, result))
     return np.where(a_nan, b, np.where(b_nan, a, result))
@@ -319,7 +403,8 @@ _TESTS = {
     "infinite": np.isinf,
     "number": lambda a: a == a,
     "notanumber": np.isnan,
-    "normal": lambda a: np.isfinite(a) & (np.abs(a) >= np.finfo(a.dtype).tiny),
+    # Zeros count as normal.
+    "normal": lambda a: np.isfinite(a) & ~_is_subnormal(a),
     "subnormal": _is_subnormal,
 }
 

@@ -187,7 +187,7 @@ def _magnitude(a):
     section="9.7.1.8 (div), 9.7.1.9 (rem)",
 )
 def div(op):
-  """Rounds toward zero. By zero: all ones, and the remainder is a."""
+  """Rounds toward zero. By zero both give all ones, as on Hopper."""
   dtype = DTYPES[op.type]
   is_div = op.name == "div"
 
@@ -200,7 +200,8 @@ def div(op):
       result = np.where((a < 0) != (b < 0), -result, result)
       return np.where(by_zero, ~dtype.type(0), result)
     result = (x % y).astype(dtype)
-    return np.where(by_zero, a, np.where(a < 0, -result, result))
+    result = np.where(a < 0, -result, result)
+    return np.where(by_zero, ~dtype.type(0), result)
 
   return elementwise(function, dtype, op.d, op.a, op.b)
 
@@ -445,6 +446,16 @@ def funnel_shift(op):
   return elementwise(function, np.uint32, op.d, op.a, op.b, op.c)
 
 
+def _field(step, operand, bits):
+  """The position or length of a bit field, int64.
+
+  The ISA wants at most 255. The hardware takes the low 8 bits for fields of 32
+  bits, and all for those of 64, which ptxas makes of several instructions.
+  """
+  value = operand.read(step, np.uint32)
+  return (value & np.uint32(255) if bits == 32 else value).astype(np.int64)
+
+
 @instruction(
     "bfe.<type:s32|u32|s64|u64>", "d, a, b, c", section="9.7.1.19 (bfe)"
 )
@@ -457,8 +468,7 @@ def bfe(op):
 
   def execute(step):
     value = a.read(step, dtype)
-    position = (b.read(step, np.uint32) & np.uint32(255)).astype(np.int64)
-    length = (c.read(step, np.uint32) & np.uint32(255)).astype(np.int64)
+    position, length = _field(step, b, bits), _field(step, c, bits)
     # To the top, then down again: the shift down fills as the type wants. A
     # field that ends above the top bit takes the top bit as its sign.
     top = np.clip(bits - position - length, 0, bits - 1)
@@ -491,8 +501,7 @@ def bfi(op):
 
   def execute(step):
     source, into = a.read(step, dtype), b.read(step, dtype)
-    position = c.read(step, np.uint32) & np.uint32(255)
-    length = d.read(step, np.uint32) & np.uint32(255)
+    position, length = _field(step, c, bits), _field(step, d, bits)
     keep = np.minimum(length, bits - 1).astype(dtype)
     mask = np.where(length < bits, (one << keep) - one, ones)
     by = np.minimum(position, bits - 1).astype(dtype)

@@ -16,13 +16,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from .. import mbarrier
 from ..errors import SimulationError
-from ..registers import SinkValue
+from ..registers import RegisterSlot, SinkValue
 from ..table import instruction
 from . import units
 
@@ -98,6 +99,7 @@ def arrive(op):
   wants_state = not isinstance(op.state, SinkValue)
   if no_complete and op.count is None:
     raise op.unsupported("noComplete needs a count.")
+  together = not (drop or no_complete or wants_state)
 
   def execute(step):
     ctas, addrs = _locations(step, op, what, wants_state)
@@ -108,30 +110,38 @@ def arrive(op):
     )
     barriers = step.machine.mbarriers
     places = list(zip(ctas, addrs, counts))
-    if (
-        step.n > 1
-        and not (expect or drop or no_complete or wants_state)
-        and all(place == places[0] for place in places)
-        and step.n * counts[0]
-        <= barriers.get(
-            ctas[0], addrs[0], units.issuer(step, 0, what, "barrier")
-        ).pending
-    ):
-      # Many threads at one barrier: as good as one after another.
-      who = units.issuer(step, 0, what, "barrier")
-      barriers.arrive(ctas[0], addrs[0], step.n * counts[0], who)
-      return
+    own = step.ctas.tolist()
     states = np.zeros(step.n, np.uint64)
-    for i, (cta, addr, count) in enumerate(places):
-      states[i] = barriers.arrive(
+    i = 0
+    while i < step.n:
+      cta, addr, count = places[i]
+      who = units.issuer(step, i, what, "barrier")
+      here = (own[i], places[i])
+      n = 1
+      if together and cta == own[i]:
+        # Many threads at one barrier: as good as one after another.
+        while i + n < step.n and (own[i + n], places[i + n]) == here:
+          n += 1
+        arrivals = n if expect else n * count
+        if arrivals > barriers.get(cta, addr, who).pending:
+          n = 1
+      if n > 1:
+        who.threads = step.threads[i : i + n]
+      run = functools.partial(
+          barriers.arrive,
           cta,
           addr,
-          1 if expect else count,
-          units.issuer(step, i, what, "barrier"),
-          expect_tx=count if expect else 0,
+          n if expect else n * count,
+          who,
+          expect_tx=n * count if expect else 0,
           drop=drop,
           no_complete=no_complete,
       )
+      if cta == own[i]:
+        states[i] = run()
+      else:  # It takes a while to get there.
+        units.submit(step, "remote arrive", i, run)
+      i += n
     step.write(op.state, states)
 
   return execute
@@ -196,6 +206,10 @@ def wait(op):
           one = units.issuer(step, i, what, "barrier")
           known[place] = passed(*place, one)
         done[i] = known[place]
+    if done.any():
+      barriers.tell_passed(ctas, addrs, done, step.threads, who)
+    for hook in step.machine.on_wait:
+      hook(ctas, addrs, done, step.threads)
     if not suspends or done.all():
       step.write(op.done, done)
       return
@@ -296,7 +310,11 @@ def try_cancel(op):
           )
           machine.mbarriers.complete_tx(target, bar, 16, one)
 
-      units.submit(step, what, i, run)
+      units.submit(
+          step, what, i, run,
+          writes=units.ranges("shared", targets, int(dsts[i]), 16),
+          signals=units.signals(targets, targets, int(bars[i])),
+      )
 
   return execute
 
@@ -329,6 +347,16 @@ def first_ctaid(op):
     words = _handle(step, op.handle)
     step.write_vector(op.ids, np.roll(words, -1, axis=1))
 
+  def otherwise(step):
+    # JAX guards this with is_canceled, but goes on to compute with the ids, and
+    # looks only then whether there are any. No CTA has an id of all ones.
+    for register in op.ids:
+      if isinstance(register, RegisterSlot):
+        missing = ~register.written[step.index]
+        if not register.complete and missing.any():
+          step.select(missing).write(register, np.uint32(0xFFFF_FFFF))
+
+  execute.otherwise = otherwise
   return execute
 
 

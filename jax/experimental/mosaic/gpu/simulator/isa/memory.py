@@ -130,6 +130,8 @@ def ld(op):
     who = transfer.access(step)
     local = transfer.split_local(step, address)
     if local is None:
+      if transfer.count > 1:
+        who.words = dtype.itemsize
       data = read(step, step.threads, step.ctas, address, space, who)
     else:
       data = np.empty((step.n, nbytes), np.uint8)
@@ -146,6 +148,10 @@ def ld(op):
     else:
       for i, destination in enumerate(destinations):
         destination.write(step, values[:, i])
+    if who.unwritten is not None:
+      for i, destination in enumerate(destinations):
+        if who.unwritten[:, i].any():
+          destination.forget(step, who.unwritten[:, i])
 
   return execute
 
@@ -201,10 +207,22 @@ def st(op):
 # Atomics.
 
 
-def _float_add(dtype):
-  if dtype.itemsize >= 4:
-    return np.add
-  return lambda a, b: rounding.canonical_nan(np.add(a, b))
+def _float_add(a, b, in_global):
+  """a + b as the memory does it; `in_global` bool [k]: where it is.
+
+  Global memory flushes subnormal numbers of f32, and hands on a NaN of f64 as
+  it is.
+  """
+  plain = rounding.canonical_nan(np.add(a, b))
+  if a.dtype == np.float32:
+    flushed = np.add(rounding.flush(a), rounding.flush(b))
+    flushed = rounding.flush(rounding.canonical_nan(flushed))
+    return np.where(in_global[:, None], flushed, plain)
+  if a.dtype == np.float64:
+    nan = np.where(b != b, b, a)
+    return np.where((plain != plain) & in_global[:, None] & (nan != nan), nan,
+                    plain)
+  return plain
 
 
 def _increment(a, b):
@@ -219,7 +237,8 @@ def _extreme_halves(name):
   def function(a, b):
     # min and max without .NaN return the operand that is a number.
     result = np.where((a < b) == (name == "min"), a, b)
-    return np.where(a != a, b, np.where(b != b, a, result))
+    result = np.where(a != a, b, np.where(b != b, a, result))
+    return rounding.canonical_nan(result)
 
   return function
 
@@ -268,9 +287,11 @@ class _Atomic:
     ctas = np.broadcast_to(step.ctas, address.shape)
     who = Access(step.where, "generic", self.name, step.threads)
     place = np.empty(address.shape, np.int64)
+    self.in_global = np.ones(address.shape, np.bool_)
     for part in spaces.resolve(self.space, ctas, address, who):
       place[part.which] = part.addr
       if part.cta is not None:
+        self.in_global[part.which] = False
         # No global address is that small.
         place[part.which] += (part.cta + 1) << 24
     old = np.empty((step.n, self.nbytes), np.uint8)
@@ -305,12 +326,14 @@ def _rounds(place):
     yield np.flatnonzero(rank == i)
 
 
-def _atomic_function(op, element):
-  if op.kind == "add" and element.kind not in "iu":
-    return _float_add(element)
-  if op.kind in ("min", "max") and element.kind not in "iu":
-    return _extreme_halves(op.kind)
-  return _ATOMICS[op.kind]
+def _atomic_function(op, atomic):
+  """A function of old value, operand and the indices of the threads."""
+  if op.kind == "add" and atomic.element.kind not in "iu":
+    return lambda a, b, which: _float_add(a, b, atomic.in_global[which])
+  function = _ATOMICS[op.kind]
+  if op.kind in ("min", "max") and atomic.element.kind not in "iu":
+    function = _extreme_halves(op.kind)
+  return lambda a, b, which: function(a, b)
 
 
 def _operand_rows(step, operand, dtype, element):
@@ -335,12 +358,14 @@ def _stack_forms(name, operands, section):
 def atom(op):
   atomic = _Atomic(op, op.name, op.type)
   bits = np.dtype(f"u{atomic.nbytes}")
-  function = _atomic_function(op, atomic.element)
+  function = _atomic_function(op, atomic)
   d = op.__dict__.get("d")
 
   def execute(step):
     b = _operand_rows(step, op.b, bits, atomic.element)
-    old = atomic.run(step, lambda value, which: function(value, b[which]))
+    old = atomic.run(
+        step, lambda value, which: function(value, b[which], which)
+    )
     if d is not None:
       d.write(step, old.view(bits)[:, 0])
 
@@ -397,11 +422,13 @@ def atom_vector(op):
     raise op.unsupported("vectors need .global.")
   atomic = _Atomic(op, op.name, op.type, count)
   bits = np.dtype(f"u{atomic.nbytes // count}")
-  function = _atomic_function(op, atomic.element)
+  function = _atomic_function(op, atomic)
 
   def execute(step):
     b = op.b.read(step, bits).view(atomic.element)
-    old = atomic.run(step, lambda value, which: function(value, b[which]))
+    old = atomic.run(
+        step, lambda value, which: function(value, b[which], which)
+    )
     if d is not None:
       d.write(step, old.view(bits))
 
@@ -428,8 +455,12 @@ def _signal(step, name, stores, mbar, nbytes, thread_index):
         int(barrier_cta[0]), int(barrier[0]), nbytes, who
     )
 
+  signal = int(barrier_cta[0]), int(barrier[0])
   machine.asynchrony.submit(
-      AsyncOp(name, cta, int(step.threads[thread_index]), run, where=where)
+      AsyncOp(
+          name, cta, int(step.threads[thread_index]), run, where=where,
+          signals=((signal[0], *signal),),
+      )
   )
 
 

@@ -32,7 +32,7 @@ F32 = np.dtype(np.float32)
 F64 = np.dtype(np.float64)
 
 # What the hardware returns for any NaN. PTX ISA 9.7.3 ("NaN payloads"); f64
-# keeps what NumPy gives.
+# keeps the payload of an operand.
 _CANONICAL_NAN = {
     F32: np.array(0x7FFFFFFF, np.uint32).view(F32),
     F16: np.array(0x7FFF, np.uint16).view(F16),
@@ -46,6 +46,33 @@ def canonical_nan(value):
   if nan.any() and value.dtype in _CANONICAL_NAN:
     return np.where(nan, _CANONICAL_NAN[value.dtype], value)
   return value
+
+
+_MANTISSAS = {F16: 10, BF16: 7, F32: 23, F64: 52}
+
+
+def quiet(value):
+  """Sets the top bit of the mantissa of every NaN."""
+  bits = np.dtype(f"u{value.dtype.itemsize}")
+  top = bits.type(1 << (_MANTISSAS[value.dtype] - 1))
+  quieted = (np.ascontiguousarray(value).view(bits) | top).view(value.dtype)
+  return np.where(value != value, quieted.reshape(value.shape), value)
+
+
+def convert_nan(value, dtype, quieted=True):
+  """The NaNs of `value` in another format, with sign and upper payload."""
+  m, n = _MANTISSAS[value.dtype], _MANTISSAS[dtype]
+  bits = np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}")
+  bits = bits.astype(np.uint64).reshape(value.shape)
+  payload = bits & np.uint64((1 << m) - 1)
+  payload = payload << np.uint64(max(n - m, 0)) >> np.uint64(max(m - n, 0))
+  sign = bits >> np.uint64(8 * value.dtype.itemsize - 1)
+  width = 8 * dtype.itemsize
+  exponent = (1 << (width - 1)) - (1 << n)
+  if quieted:
+    exponent |= 1 << (n - 1)
+  result = sign << np.uint64(width - 1) | np.uint64(exponent) | payload
+  return np.ascontiguousarray(result.astype(f"u{dtype.itemsize}")).view(dtype)
 
 
 def flush(value):
@@ -160,6 +187,26 @@ def int_to_f64(value):
     return value.astype(F64)
   low = value & value.dtype.type(0xFFFFFFFF)
   return add_exact((value - low).astype(F64), low.astype(F64))
+
+
+def int_to_f64_rounded(value, mode):
+  """64-bit integers to float64 in any rounding mode."""
+  low = value & value.dtype.type(0xFFFFFFFF)
+  a, b = (value - low).astype(F64), low.astype(F64)
+  total = a + b
+  part = total - a
+  error = (a - (total - part)) + (b - part)
+  down, up = error < 0, error > 0
+  if mode == "rz":
+    down, up = down & (total > 0), up & (total < 0)
+  elif mode == "rm":
+    up = np.zeros_like(up)
+  elif mode == "rp":
+    down = np.zeros_like(down)
+  else:
+    return total
+  total = np.where(down, np.nextafter(total, -np.inf), total)
+  return np.where(up, np.nextafter(total, np.inf), total)
 
 
 def saturate(value):

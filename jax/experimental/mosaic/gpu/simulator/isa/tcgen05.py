@@ -30,8 +30,10 @@ from ..descriptors import (
     InstrDescriptor,
     SmemDescriptor,
     k_major_chunks,
+    mn_major_chunks,
 )
 from ..errors import SimulationError, TmemFault
+from ..formats import FORMATS
 from ..observers import Access
 from ..table import instruction
 from . import units
@@ -215,6 +217,7 @@ def load(op):
 def store(op):
   shape = _shape(op)
   unpack = op.unpack is not None
+  span = shape.span * (2 if unpack else 1)
   vector = hasattr(op.r, "__len__")
 
   def execute(step):
@@ -236,6 +239,9 @@ def store(op):
       units.submit(
           step, "tcgen05.st", 32 * i, run, queue=tensor_store_queue(warp),
           where=one.where,
+          writes=units.ranges(
+              "tensor", (int(ctas[i]),), int(addresses[i]) & 0xFFFF, span
+          ),
       )
 
   return execute
@@ -348,13 +354,19 @@ def copy(op):
     sources = units.values(step, op.source_desc, np.uint64)
     for i, cta, thread in units.threads(step):
       who = units.issuer(step, i, "tcgen05.cp")
+      ctas = _ctas(machine, cta, group, who)
+      source = SmemDescriptor.decode(sources[i])
       run = functools.partial(
-          _copy, machine, _ctas(machine, cta, group, who), shape,
-          addresses[i], SmemDescriptor.decode(sources[i]), who,
+          _copy, machine, ctas, shape, addresses[i], source, who
       )
+      first, end = _extent(source, shape.rows, shape.nbytes)
       units.submit(
           step, "tcgen05.cp", i, run, queue=tensor_queue(thread),
           where=who.where,
+          reads=units.ranges("shared", ctas, first, end - first),
+          writes=units.ranges(
+              "tensor", ctas, addresses[i] & 0xFFFF, shape.nbytes // 4
+          ),
       )
 
   return execute
@@ -478,11 +490,16 @@ def mma(op):
         raise
       ctas = _ctas(machine, cta, group, who)
       run = functools.partial(_run_mma, machine, ins, ctas, who)
-      columns = split_columns(ins)
+      first, end = split_columns(ins)
       units.submit(
           step, "tcgen05.mma", i, run, queue=tensor_queue(thread),
           where=who.where,
-          writes=tuple(("tensor", c, *columns) for c in ctas),
+          reads=tuple(
+              (space, c, *range_)
+              for c in ctas
+              for space, *range_ in _operand_ranges(ins)
+          ),
+          writes=units.ranges("tensor", ctas, first, end - first),
       )
 
   return execute
@@ -511,6 +528,73 @@ def split_columns(ins: mma_lib.MmaInstruction) -> tuple[int, int]:
   """Columns of D: first, last + 1."""
   column = tmem_lib.split_address(ins.d)[1]
   return column, column + (ins.n // 2 if ins.layout == "B" else ins.n)
+
+
+@functools.lru_cache(maxsize=1024)
+def _extent(
+    source: SmemDescriptor, mn: int, nbytes: int, k: int = 0
+) -> tuple[int, int]:
+  """First byte and last + 1 of an operand in shared memory.
+
+  Args:
+    source: its descriptor.
+    mn: rows or columns; of an MN-major operand, bytes along them.
+    nbytes: bytes along K, if K-major.
+    k: elements along K, if MN-major.
+  """
+  try:
+    if k:
+      chunks = mn_major_chunks(source, mn, k)
+    else:
+      chunks = k_major_chunks(source, mn, nbytes)
+  except SimulationError:
+    return 0, 0  # The instruction itself reports it.
+  return int(chunks.min()), int(chunks.max()) + 16
+
+
+@functools.lru_cache(maxsize=4096)
+def _operand_ranges(
+    ins: mma_lib.MmaInstruction,
+) -> tuple[tuple[str, int, int], ...]:
+  """(space, first, last + 1) of everything that an instruction reads, per CTA.
+
+  As AsyncOp.reads; D is among them if it is accumulated to.
+  """
+  descriptor = ins.descriptor
+  result = []
+
+  def shared(source, mn, bits, nbytes, mn_major):
+    source = SmemDescriptor.decode(source)
+    if mn_major:
+      extent = _extent(source, mn * bits // 8, 0, nbytes * 8 // bits)
+    else:
+      extent = _extent(source, mn, nbytes)
+    result.append(("shared", *extent))
+
+  def tensor(address, columns):
+    column = address & 0xFFFF
+    result.append(("tensor", column, column + columns))
+
+  a_bits = FORMATS[descriptor.a_type].bits
+  if ins.a_in_tmem:
+    tensor(ins.a, 8)
+  else:
+    shared(
+        ins.a, ins.m // ins.cta_group, a_bits, 32, descriptor.transpose_a
+    )
+  shared(
+      ins.b, ins.n // ins.cta_group, FORMATS[descriptor.b_type].bits,
+      ins.b_bytes, descriptor.transpose_b,
+  )
+  if ins.sparse:
+    tensor(ins.metadata, 2)
+  if ins.scale_vector:
+    tensor(ins.scale_a, -(-ins.m // ins.cta_group // 32))
+    tensor(ins.scale_b, -(-ins.n // 32))
+  if ins.accumulate:
+    first, end = split_columns(ins)
+    result.append(("tensor", first, end))
+  return tuple(result)
 
 
 def _run_mma(machine, ins, ctas, who) -> None:

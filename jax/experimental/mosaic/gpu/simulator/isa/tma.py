@@ -164,7 +164,12 @@ def load(op):
           step.machine, maps[i], coordinates[i], gather, targets, int(dsts[i]),
           signals, int(bars[i]), one,
       )
-      units.submit(step, "tma load", i, run, where=one.where)
+      nbytes = maps[i].tile_bytes * (4 if gather else 1)
+      units.submit(
+          step, "tma load", i, run, where=one.where,
+          writes=units.ranges("shared", targets, run.dst, nbytes),
+          signals=units.signals(targets, signals, run.bar),
+      )
 
   return execute
 
@@ -281,6 +286,7 @@ def store(op):
           read=run.read,
           group=bulk(thread),
           where=one.where,
+          reads=units.ranges("shared", (cta,), run.src, run.nbytes),
       )
 
   return execute
@@ -296,6 +302,7 @@ class _Store:
     self.tensor_map = tensor_map
     self.coordinates = coordinates
     self.scatter = scatter
+    self.nbytes = tensor_map.tile_bytes * (4 if scatter else 1)
     self.cta = cta
     self.src = src
     self.reduction = reduction
@@ -303,9 +310,8 @@ class _Store:
     self.tile: np.ndarray | None = None
 
   def read(self) -> None:
-    nbytes = self.tensor_map.tile_bytes * (4 if self.scatter else 1)
     self.tile = tma.take_tile(
-        self.tensor_map, self.cta, self.src, nbytes, self.machine.shared,
+        self.tensor_map, self.cta, self.src, self.nbytes, self.machine.shared,
         self.who,
     )
 
@@ -380,7 +386,11 @@ def bulk_load(op):
           units.tell(machine, "on_transfer", "load", target, size)
           machine.mbarriers.complete_tx(signal, bar, size, one)
 
-      units.submit(step, "bulk load", i, run, where=one.where)
+      units.submit(
+          step, "bulk load", i, run, where=one.where,
+          writes=units.ranges("shared", targets, dst, size),
+          signals=units.signals(targets, signals, int(bars[i])),
+      )
 
   return execute
 
@@ -424,7 +434,13 @@ def bulk_shared(op):
         units.tell(machine, "on_transfer", "load", target, size)
         machine.mbarriers.complete_tx(target, bar, size, one)
 
-      units.submit(step, "bulk copy", i, run, where=one.where)
+      target = int(dst_ctas[i])
+      units.submit(
+          step, "bulk copy", i, run, where=one.where,
+          reads=units.ranges("shared", (cta,), src, size),
+          writes=units.ranges("shared", (target,), dst, size),
+          signals=((target, target, int(bars[i])),),
+      )
 
   return execute
 
@@ -459,7 +475,7 @@ def bulk_store(op):
 
       units.submit(
           step, "bulk store", i, run, read=read, group=bulk(thread),
-          where=one.where,
+          where=one.where, reads=units.ranges("shared", (cta,), src, size),
       )
 
   return execute

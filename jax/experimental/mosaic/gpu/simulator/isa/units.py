@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,20 @@ def submit(
           **options,
       )
   )
+
+
+def ranges(
+    space: str, ctas: Iterable[int], first: int, size: int
+) -> tuple[tuple[str, int, int, int], ...]:
+  """An entry of AsyncOp.reads or .writes for each CTA."""
+  return tuple((space, cta, first, first + size) for cta in ctas)
+
+
+def signals(
+    targets: Iterable[int], ctas: Iterable[int], bar: int
+) -> tuple[tuple[int, int, int], ...]:
+  """AsyncOp.signals: the CTA that each destination signals."""
+  return tuple((target, cta, bar) for target, cta in zip(targets, ctas))
 
 
 def tell(machine: Any, hook: str, *args: Any) -> None:

@@ -1,0 +1,90 @@
+# Copyright 2026 The JAX Authors. All Rights Reserved.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+# ==============================================================================
+"""Tests of transfers between TMEM and registers of 8-bit elements."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import gpu_tiles_test_util as test_util
+import jax
+from jax.experimental.mosaic.gpu import constraints as cs
+from jax.experimental.mosaic.gpu import fragmented_array as fa
+from jax.experimental.mosaic.gpu import tcgen05
+from jax.experimental.pallas import mosaic_gpu as plgpu
+import jax.numpy as jnp
+import numpy as np
+
+Semantics = plgpu.LoweringSemantics
+
+
+class PallasTmem8BitTest(test_util.TestCase):
+
+  @parameterized.product(
+      semantics=(Semantics.Lane, Semantics.Warpgroup),
+      dtype=(jnp.int8, jnp.float8_e4m3fn),
+      rows=(128, 256),
+  )
+  def test_load_with_an_inferred_layout(self, semantics, dtype, rows):
+    shape = (rows, 64)
+
+    def body(src, dst, smem, tmem, loaded, copied):
+      plgpu.copy_gmem_to_smem(src, smem, loaded)
+      plgpu.barrier_wait(loaded)
+      plgpu.async_copy_smem_to_tmem(smem, tmem)
+      plgpu.tcgen05_commit_arrive(copied)
+      plgpu.barrier_wait(copied)
+      plgpu.store(dst, plgpu.async_load_tmem(tmem), optimized=False)
+
+    kernel = plgpu.kernel(
+        body,
+        out_type=jax.ShapeDtypeStruct(shape, dtype),
+        scratch_types=[
+            plgpu.SMEM(
+                shape,
+                dtype,
+                transforms=(
+                    plgpu.TilingTransform((8, 64)), plgpu.SwizzleTransform(64)
+                ),
+            ),
+            plgpu.TMEM(shape, dtype, packed=True),
+            plgpu.Barrier(),
+            plgpu.Barrier(orders_tensor_core=True),
+        ],
+        compiler_params=plgpu.CompilerParams(lowering_semantics=semantics),
+    )
+    x = np.random.default_rng(0).integers(-8, 8, shape).astype(dtype)
+    np.testing.assert_array_equal(test_util.run(jax.jit(kernel), x), x)
+
+  @parameterized.parameters(
+      (128, lambda: tcgen05.tmem_default_layout(4), fa.TCGEN05_LAYOUT),
+      (64, lambda: tcgen05.tmem_half_lane_layout(64, 4), fa.WGMMA_LAYOUT),
+      (
+          64,
+          lambda: tcgen05.tmem_m64_collective_layout(64, 4),
+          tcgen05.fa_m64_collective_layout(64),
+      ),
+  )
+  def test_layouts_of_16_and_32_bits_only(self, rows, tmem_layout, reg_layout):
+    for bitwidth, valid in ((8, False), (16, True), (32, True)):
+      constraint = cs.IsTransferableTmemRegisters(
+          cs.TMEMLayout(tmem_layout()), cs.RegisterLayout(reg_layout),
+          (rows, 64), bitwidth=bitwidth,
+      )
+      self.assertEqual(
+          constraint.is_valid_tmem_transfer(tmem_layout(), reg_layout), valid
+      )
+
+
+if __name__ == "__main__":
+  absltest.main()
