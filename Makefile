@@ -50,7 +50,7 @@ mutants: $(VENV)/jax
 
 # Applies the series patch by patch to all supported releases.
 check: $(VENV)/jax
-	$(BIN)/python -m patches check
+	$(BIN)/python -m patches check --overlay
 
 # How fast the simulator is, in ratios.
 bench: $(VENV)/jax
