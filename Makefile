@@ -14,7 +14,8 @@ export JAX_PLATFORMS ?= $(if $(wildcard /dev/nvidiactl),,cpu)
 # Kernels that were compiled once need not be compiled again.
 export MOSAIC_GPU_DEVICELESS_CACHE ?= $(CURDIR)/.cache/kernels
 
-.PHONY: demo test test-full mutants check bench bench-sass refresh clean
+.PHONY: demo test test-full mutants check bench bench-simulator bench-sass \
+  refresh clean
 
 $(BIN)/python:
 	python=$$(PYTHON='$(PYTHON)' tools/find_python)
@@ -52,8 +53,10 @@ mutants: $(VENV)/jax
 check: $(VENV)/jax
 	$(BIN)/python -m patches check --overlay
 
+bench: bench-simulator bench-sass
+
 # How fast the simulator is, in ratios.
-bench: $(VENV)/jax
+bench-simulator: $(VENV)/jax
 	mkdir -p .cache
 	$(BIN)/python tests/bench_simulator.py --json .cache/bench.json
 
