@@ -28,6 +28,7 @@ ORDER: tuple[str, ...] = (
     "issue_many_tcgen05_mma_instructions_at_a_low_cost",
     "say_why_sparse_mma_with_m_64_is_refused",
     "add_pruning_and_compression_to_structured_sparsity",
+    "let_a_simulator_take_over_the_lowering_of_kernels",
     "infer_supported_register_layouts_for_8_bit_tmem_transfers",
     "lift_the_limits_of_tmem_refs_in_a_refunion",
     "accept_only_the_sparsity_selectors_0_and_1",
@@ -37,7 +38,6 @@ ORDER: tuple[str, ...] = (
     "check_sparse_metadata_and_scales_while_tracing",
     "say_which_rows_of_tmem_can_be_sliced",
     "test_tcgen05_mma_over_several_tiles",
-    "let_a_simulator_take_over_the_lowering_of_kernels",
     "simulate_blackwell_kernels_on_a_cpu",
     "add_a_sparse_matmul_example_for_blackwell",
 )

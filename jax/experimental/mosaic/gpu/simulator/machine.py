@@ -104,9 +104,11 @@ class Context:
         address = _align(self.shared_bytes, variable.align)
         place = _Place("shared", address)
         self.shared_bytes = address + variable.size
-      elif variable.space == "local":
+      elif variable.space in ("local", "param"):
+        # A call's arguments lie among the thread's own variables.
         address = _align(self.local_bytes, variable.align)
-        place = _Place("local", address)
+        is_param = variable.space == "param"
+        place = _Place("param::func" if is_param else "local", address)
         self.local_bytes = address + variable.size
       else:
         data = np.zeros(variable.size, np.uint8)
@@ -142,12 +144,23 @@ class Context:
           self._constants[operand] = constant
         return constant
       case ptx.Symbol(name, offset):
-        return registers.ImmediateValue(self.places[name].address + offset)
+        place = self.places[name]
+        if place.space == "param::func":
+          raise errors.UnsupportedPtxError(
+              f"The address of the .param variable {name.partition('@')[0]};"
+              " expected it in `[ ]` or as an argument of a call."
+          )
+        return registers.ImmediateValue(place.address + offset)
       case ptx.Address(base, offset):
-        space = None
-        if isinstance(base, ptx.Symbol):
-          space = self.places[base.name].space
-        return registers.AddressValue(self.bind(base), offset, space)
+        if not isinstance(base, ptx.Symbol):
+          return registers.AddressValue(self.bind(base), offset)
+        place = self.places[base.name]
+        value = registers.ImmediateValue(place.address + base.offset)
+        return registers.AddressValue(value, offset, place.space)
+      case ptx.Arguments(items):
+        return registers.VectorValue(tuple(map(self.bind, items)))
+      case ptx.Function(name):
+        return name
       case ptx.Vector(items):
         return registers.VectorValue(tuple(map(self.bind, items)))
       case ptx.Negated(register):

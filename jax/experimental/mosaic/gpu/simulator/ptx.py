@@ -101,9 +101,23 @@ class AddressWithVector:
   vector: Vector
 
 
+@dataclasses.dataclass(frozen=True)
+class Function:
+  """What a call calls."""
+
+  name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+  """`(a, b, ...)` of a call; an Address stands for a `.param` variable."""
+
+  items: tuple[Register | Immediate | Address | Sink, ...]
+
+
 Operand: TypeAlias = (
     Register | Special | Immediate | Symbol | Label | Address | Vector | Pair
-    | Sink | Negated | AddressWithVector
+    | Sink | Negated | AddressWithVector | Function | Arguments
 )
 
 
@@ -149,7 +163,8 @@ class Kernel:
   """An entry function.
 
   Attributes:
-    variables: .shared, .local, .global and .const variables it may name.
+    variables: .shared, .local, .global and .const variables it may name, and,
+      by unique name, the .param variables of its calls.
     registers: type of each register, by its unique name.
     labels: index into `body`, by unique name.
   """
@@ -235,6 +250,7 @@ class _Scope:
     # Ranges such as `%r<190>`: prefix -> (count, type).
     self.ranges: dict[str, tuple[int, str]] = {}
     self.labels: dict[str, str] = {}
+    self.params: dict[str, str] = {}  # Arguments and results of calls.
 
   def unique(self, name: str) -> str:
     return f"{name}@{self.number}" if self.number else name
@@ -399,7 +415,7 @@ class _Parser:
           kernel = self.entry()
           entries[kernel.name] = kernel
         case ".func":
-          # A declaration does no harm; a call would not be modelled.
+          # A declaration does no harm; the table knows what can be called.
           while self.token.text not in (";", "{"):
             self.next()
           if not self.take(";"):
@@ -557,6 +573,8 @@ class _Parser:
         while self.token.text in _LINKAGE:
           extern |= self.next().text == ".extern"
         self.variable(self.word(), extern, kernel.variables)
+      elif self.take(".param"):
+        self.declare_params(kernel)
       elif token.text.startswith(".") and token.kind == "word":
         self.refuse(f"Unknown directive {token.text!r} in a kernel.", token)
       elif token.kind == "word" and self.tokens[self.position + 1].text == ":":
@@ -599,6 +617,23 @@ class _Parser:
         break
     self.expect(";")
 
+  def declare_params(self, kernel: Kernel) -> None:
+    variables: dict[str, Variable] = {}
+    self.variable(".param", False, variables)
+    for name, variable in variables.items():
+      # Other than the names of parameters and variables, also in scope 0.
+      unique = f"{name}@{self.scope.number}"
+      self.scope.params[name] = unique
+      kernel.variables[unique] = dataclasses.replace(variable, name=unique)
+
+  def find_param(self, name: str) -> str | None:
+    scope = self.scope
+    while scope is not None:
+      if name in scope.params:
+        return scope.params[name]
+      scope = scope.parent
+    return None
+
   def find_register(self, name: str) -> Register | None:
     scope = self.scope
     while scope is not None:
@@ -631,6 +666,8 @@ class _Parser:
     if opcode.partition(".")[0] in _BRANCHES:
       token = self.token
       branches.append((len(kernel.body), self.word(), self.scope, token))
+    elif opcode.partition(".")[0] == "call":
+      operands = self.call_operands()
     elif self.token.text != ";":
       operands.append(self.operand())
       while self.take(","):
@@ -642,6 +679,31 @@ class _Parser:
             self.text[start.start : end.end],
         )
     )
+
+  def call_operands(self) -> list[Operand]:
+    """Reads `(d), f, (a, b)`; result and arguments may be missing."""
+    operands: list[Operand] = []
+    while True:
+      if self.take("("):
+        items = []
+        while not self.take(")"):
+          token = self.token
+          item = self.simple_operand()
+          if isinstance(item, Symbol):
+            item = Address(item)
+          if not isinstance(item, Register | Immediate | Address | Sink):
+            self.fail(
+                "expected a register, constant or .param variable in '( )'.",
+                token,
+            )
+          items.append(item)
+          if self.token.text != ")":
+            self.expect(",")
+        operands.append(Arguments(tuple(items)))
+      else:
+        operands.append(Function(self.word()))
+      if not self.take(","):
+        return operands
 
   def operand(self) -> Operand:
     first = self.simple_operand()
@@ -679,6 +741,9 @@ class _Parser:
       return Immediate(32)
     if name.startswith("%"):
       return Special(name)
+    param = self.find_param(name)
+    if param is not None:
+      return Symbol(param, self.offset())
     if name in self.param_names or name in self.kernel.variables:
       return Symbol(name, self.offset())
     self.fail(f"undeclared name {name!r}.", token)

@@ -26,12 +26,14 @@ Opcode template: literal text; `<field:a|b>` a choice, `<field>` short for
 `<field:field>`; `[...]` an optional part, whose fields are None if absent.
 
 Operand template, a comma list of
-  `a`            register, constant, symbol, special register, label, or `_`
+  `a`            register, constant, symbol, special register, label, function,
+                 or `_`
   `!a`           predicate that may be negated
   `[a]`          address
   `{a}`          vector
   `a|p`, `a[|p]` destination with a predicate, required or optional (None)
   `[a, {c}]`     address with a vector, as TMA coordinates: op.a and op.c
+  `(a)`          arguments or results of a call
 and a final `?` on an item that may be missing (then it is None). An instruction
 may stack several decorators; the first template that fits wins.
 """
@@ -50,7 +52,7 @@ Execute = Callable[[Any], None]
 
 _ISA_MODULES = (
     "integer", "floating", "convert", "move", "control", "warp", "memory",
-    "matrix", "tcgen05", "tma", "mbarrier",
+    "matrix", "call", "tcgen05", "tma", "mbarrier",
 )
 
 
@@ -93,7 +95,8 @@ def unsupported(
 class _Operand:
   """An item of an operand template."""
 
-  kind: str  # plain, negatable, address, vector, pair, address_vector
+  # plain, negatable, address, vector, pair, address_vector, arguments
+  kind: str
   name: str
   second: str | None = None  # Predicate of a pair, vector of address_vector.
   second_optional: bool = False
@@ -111,11 +114,13 @@ class _Operand:
         return {self.name: operand}
       case "vector", ptx.Vector():
         return {self.name: operand}
+      case "arguments", ptx.Arguments():
+        return {self.name: operand}
       case "negatable", ptx.Negated() | ptx.Register() | ptx.Immediate():
         return {self.name: operand}
       case "plain", (
           ptx.Register() | ptx.Immediate() | ptx.Symbol() | ptx.Sink()
-          | ptx.Special() | ptx.Label()
+          | ptx.Special() | ptx.Label() | ptx.Function()
       ):
         return {self.name: operand}
     return None
@@ -261,6 +266,7 @@ _ITEMS = (
     ("address_vector",
      re.compile(r"\[(?P<name>\w+),\s*\{(?P<second>\w+)\}\]")),
     ("address", re.compile(r"\[(?P<name>\w+)\]")),
+    ("arguments", re.compile(r"\((?P<name>\w+)\)")),
     ("vector", re.compile(r"\{(?P<name>\w+)\}")),
     ("negatable", re.compile(r"!(?P<name>\w+)")),
     ("plain", re.compile(r"(?P<name>\w+)")),

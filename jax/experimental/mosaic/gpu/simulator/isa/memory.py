@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import errors
+from .. import errors, ptx
 from ..asynchrony import AsyncOp
 from ..observers import Access
 from ..table import instruction
@@ -27,8 +27,8 @@ from .common import DTYPES
 from .move import LOCAL_BASE, LOCAL_WINDOW
 
 _SPACE = (
-    "[.<space:const|global|local|param|param::entry|shared|shared::cta"
-    "|shared::cluster>]"
+    "[.<space:const|global|local|param|param::entry|param::func|shared"
+    "|shared::cta|shared::cluster>]"
 )
 _SCOPE = "[.<scope:cta|cluster|gpu|sys>]"
 _EVICT = "evict_normal|evict_unchanged|evict_first|evict_last|no_allocate"
@@ -72,11 +72,28 @@ class _Transfer:
     if self.nbytes > 32:
       raise op.unsupported("expected at most 32 bytes.")
     space = op.space or op.address.space or "generic"
+    if "param::func" in (op.space, op.address.space):
+      space = self.call_param(op)
     self.space = "global" if space == "const" else space
     # Generic addresses may point to local memory only if there is any.
     self.maybe_local = (
         self.space == "generic" and op.context.local_bytes > 0
     )
+
+  def call_param(self, op):
+    """Checks an access to a .param variable of a call; returns its space."""
+    if op.address.space != "param::func" or op.space not in (
+        None, "param", "param::func"
+    ):
+      raise op.unsupported(".param::func needs a .param variable of a call.")
+    [address] = (
+        o for o in op.instruction.operands if isinstance(o, ptx.Address)
+    )
+    size = op.context.kernel.variables[address.base.name].size
+    offset = address.base.offset + address.offset
+    if not 0 <= offset <= size - self.nbytes:
+      raise op.unsupported(f"the .param variable has {size} bytes.")
+    return "local"
 
   def access(self, step):
     return Access(step.where, "generic", self.name, step.threads)
