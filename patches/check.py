@@ -34,7 +34,7 @@ from collections.abc import Callable, Sequence
 from concurrent import futures
 
 import patches
-from patches import engine, mails, trees, wheel
+from patches import engine, mails, trees
 from patches import series as series_package
 from patches.model import Patch, PatchError
 

@@ -36,7 +36,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import arith
 from jaxlib.mlir.dialects import llvm
 
 # Found by trying: 8 can still spill, and with fewer there are more branches.

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 
 from . import snippet
 from .memory import dump_shared, fill_shared
-from .snippet import Snippet, each
+from .snippet import Snippet
 
 # Gives up after a while, so that a mistake cannot hang the GPU.
 WAIT = """
