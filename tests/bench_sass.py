@@ -45,6 +45,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from unittest import mock
 
@@ -85,7 +86,10 @@ CALLS = {
         Matmul(256, 192, 128, a_swizzle=32, b_swizzle=64),
     ],
     "f16, in a loop": [
+        Matmul(256, 128, 128, accumulate="loop"),
+        Matmul(384, 128, 128, accumulate="loop"),
         Matmul(256, 128, 256, accumulate="loop"),
+        Matmul(256, 128, 256, a_in_tmem=True, accumulate="loop"),
         Matmul(512, 96, 256, b_swizzle=64, accumulate="loop"),
         Matmul(256, 128, 256, sparse=False, accumulate="loop"),
     ],
@@ -97,7 +101,7 @@ CALLS = {
         Matmul(512, 128, 128, sparse=False),
         Matmul(384, 16, 288, sparse=False, a_swizzle=64, b_swizzle=32),
     ],
-    "f16, A in TMEM": [
+    "f16, copied A": [
         Matmul(256, 128, 256, a_in_tmem=True),
         Matmul(256, 128, 256, sparse=False, a_in_tmem=True),
     ],
@@ -129,6 +133,24 @@ CALLS = {
             256, 128, 512, dtype=E2M1, b_k_major=True, scale_dtype=E8M0,
             scale_block=64,
         ),
+        Matmul(
+            256, 32, 1024, dtype=E2M1, b_k_major=True, scale_dtype=E8M0,
+            scale_block=64,
+        ),
+    ],
+    "nvfp4": [
+        Matmul(
+            256, 64, 512, dtype=E2M1, b_k_major=True, scale_dtype=E4M3,
+            scale_block=32,
+        ),
+        Matmul(
+            256, 32, 1024, dtype=E2M1, b_k_major=True, scale_dtype=E4M3,
+            scale_block=32,
+        ),
+        Matmul(
+            384, 32, 256, dtype=E2M1, b_k_major=True, scale_dtype=E4M3,
+            scale_block=16, sparse=False,
+        ),
     ],
 }
 
@@ -143,6 +165,8 @@ def describe(matmul: Matmul) -> str:
     text += " dense"
   if matmul.dtype == jnp.int8:
     text += " int8"
+  if matmul.a_in_tmem:
+    text += " A in TMEM"
   return text
 
 
@@ -238,12 +262,12 @@ def _pristine() -> dict[str, dict[str, int | str]]:
 
 
 def trace_times(matmul: Matmul, repeats: int = 15) -> dict[str, float]:
-  """Seconds to trace and lower a kernel, with one call and with a loop."""
+  """CPU seconds to trace and lower, with one call and with a loop."""
   def seconds():
-    start = time.perf_counter()
+    start = time.process_time()
     with deviceless.as_blackwell():
       jax.make_jaxpr(matmul.kernel())(*matmul.arg_types())
-    return time.perf_counter() - start
+    return time.process_time() - start
 
   times = {"one": [], "loop": []}
   for _ in range(repeats):  # Alternating, as other work on the machine varies.
@@ -255,18 +279,21 @@ def trace_times(matmul: Matmul, repeats: int = 15) -> dict[str, float]:
 
 
 def import_times(repeats: int = 5) -> dict[str, float]:
-  """Seconds to import Mosaic GPU, with and without the patches."""
+  """CPU seconds to import Mosaic GPU, with and without the patches."""
   import patches  # pylint: disable=g-import-not-at-top
   from patches import trees  # pylint: disable=g-import-not-at-top
 
   code = (
-      "import time; start = time.perf_counter();"
-      " import jax.experimental.mosaic.gpu; print(time.perf_counter() - start)"
+      "import time; start = time.process_time();"
+      " import jax.experimental.mosaic.gpu; print(time.process_time() - start)"
   )
+  # Bytecode for both, whether or not they were installed with it.
+  cache = tempfile.TemporaryDirectory(prefix="bytecode-")
+  env = os.environ | {"PYTHONPYCACHEPREFIX": cache.name}
+  env.pop("PYTHONDONTWRITEBYTECODE", None)
   environments = {
-      "patched": dict(os.environ),
-      "pristine": os.environ
-      | {"PYTHONPATH": str(trees.pristine(patches.BASE))},
+      "patched": env,
+      "pristine": env | {"PYTHONPATH": str(trees.pristine(patches.BASE))},
   }
   times = {name: [] for name in environments}
   for _ in range(repeats + 1):
@@ -276,7 +303,8 @@ def import_times(repeats: int = 5) -> dict[str, float]:
           stdout=subprocess.PIPE,
       ).stdout
       times[name].append(float(out))
-  # The first ones may have had to compile.
+  cache.cleanup()
+  # The first ones had to compile.
   return {name: statistics.median(t[1:]) for name, t in times.items()}
 
 

@@ -31,10 +31,11 @@ N=128 and K=256 then has 93 other instructions between the first and the
 last of its 16 MMAs, 40 of which spill and fill uniform registers.
 
 Calls over several tiles now emit one block of PTX that adds 64-bit
-offsets to 64-bit pairs, each one UIADD3.64, and has a branch that is
-never taken before each group of six MMAs, across which ptxas does not
-schedule. The call above has 39 other instructions and no spills. Calls
-of a single tile emit the same PTX as before.
+offsets to 64-bit pairs, each one UIADD3.64, and, as soon as registers
+would spill, has branches that are never taken between groups of MMAs,
+across which ptxas does not schedule. The call above has 21 other
+instructions and no spills. Calls of a single tile emit the same PTX as
+before.
 
 Verified: run on a simulator of the PTX (not on a Blackwell GPU),
 compiled with ptxas for sm_100a and the SASS counted. That the MMAs are

@@ -24,8 +24,8 @@ are used, and spills the uniform registers, of which there are fewer than 80.
 The code that is written here leaves it little choice:
 
 * Operands are 64-bit sums of a pair and an offset, a single ``UIADD3.64``.
-* Before each group of instructions there is a branch that is never taken.
-  Neither this code nor a loop around it can be rearranged across it.
+* Before each group of instructions there is a branch that is never taken,
+  across which ptxas does not rearrange them. A few instructions do without.
 
 What that saves, and what else was tried, is in docs/mma_issue_cost.md of the
 repository that this change comes from.
@@ -33,17 +33,76 @@ repository that this change comes from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+import dataclasses
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import llvm
 
-# Found by trying: 8 can still spill, and with fewer there are more branches.
-GROUP = 6
+
+@dataclasses.dataclass(frozen=True)
+class _Groups:
+  """Where branches separate instructions, found by trying.
+
+  With larger groups, uniform registers spill. Smaller ones mean more branches.
+
+  Attributes:
+    free: How many of the first instructions need no branch before them, if
+      there are at most so many in all: pairs (of how many, how many).
+    size: How many instructions there are to a branch then.
+  """
+
+  free: tuple[tuple[int, int], ...]
+  size: int = 6
+
+  def num_free(self, count: int) -> int:
+    return next((free for most, free in self.free if count <= most), 0)
+
+
+# By what else takes registers: A in TMEM and scales were copied there.
+_GROUPS = {
+    "A in SMEM": _Groups(((12, 12), (16, 10))),
+    "A in TMEM": _Groups(((8, 8), (16, 6))),
+    "scales": _Groups(((8, 8),)),
+    "4-bit types": _Groups(((6, 6),), size=8),
+}
 # A TMEM address is a lane (below 128) in the upper and a column in the lower 16
 # bits, so that these are always zero. ptxas does not know, and cannot conclude
 # from one of them to the next.
 _UNUSED_ADDRESS_BITS = range(23, 32)
+
+
+# What these operations return does not only depend on their operands.
+_READS = ("llvm.call", "llvm.inline_asm", "llvm.load", "memref.load")
+_LOOPS = ("scf.for", "scf.while")
+
+
+def _innermost_loop() -> ir.OpView | None:
+  op = ir.InsertionPoint.current.block.owner
+  while op is not None and op.name not in _LOOPS:
+    op = op.parent
+  return op
+
+
+def _is_invariant(loop: ir.OpView, values: Iterable[ir.Value]) -> bool:
+  """Whether values are the same in each iteration."""
+  todo, seen = list(values), set()
+  while todo:
+    value = todo.pop()
+    if value in seen:
+      continue
+    seen.add(value)
+    owner = value.owner
+    is_argument = isinstance(owner, ir.Block)
+    outer = owner.owner if is_argument else owner.parent
+    while outer is not None and outer != loop:
+      outer = outer.parent
+    if outer is None:
+      continue  # Defined outside of the loop.
+    if is_argument or owner.name in _READS or owner.regions:
+      return False
+    todo += owner.operands
+  return True
 
 
 def _constant(value: ir.Value) -> int | None:
@@ -70,6 +129,9 @@ class MmaSequence:
     self._sums: dict[tuple[str, int], str] = {}
     self._registers = {32: 0, 64: 0}
     self._instructions: list[list[str]] = []
+    self._kind = ""
+    # What the operands are derived from, apart from constants.
+    self._sources: set[ir.Value] = {d, *bases}
     self._d = self._operand(d)
 
   def add(
@@ -99,6 +161,13 @@ class MmaSequence:
       scales: The TMEM addresses of the scales of A and B.
     """
     self._lines = []
+    if "mxf4" in opcode:
+      self._kind = "4-bit types"
+    elif scales:
+      self._kind = "scales"
+    else:
+      self._kind = "A in SMEM" if isinstance(a, tuple) else "A in TMEM"
+    self._sources |= {x[0] for x in (a, b) if isinstance(x, tuple)}
     if isinstance(a, tuple):
       a_ptx = self._pair(self._operand(a[0]), a[1])
     else:
@@ -129,11 +198,15 @@ class MmaSequence:
 
   def emit(self) -> None:
     """Emits the instructions that were added."""
-    several_groups = len(self._instructions) > GROUP
     lines = ["mov.pred yes, 1;"]
-    for i, instruction in enumerate(self._instructions):
-      if several_groups and i % GROUP == 0:
-        bit = _UNUSED_ADDRESS_BITS[i // GROUP % len(_UNUSED_ADDRESS_BITS)]
+    groups = _GROUPS[self._kind]
+    count = len(self._instructions)
+    # Before a loop, ptxas makes as many operands as there is room for.
+    free = count if self._is_repeated() else groups.num_free(count)
+    for i, instruction in enumerate(self._instructions, -free):
+      if i >= 0 and i % groups.size == 0:
+        bit = i // groups.size % len(_UNUSED_ADDRESS_BITS)
+        bit = _UNUSED_ADDRESS_BITS[bit]
         lines += [
             f"and.b32 unused, {self._d}, {1 << bit};",
             "setp.ne.b32 never, unused, 0;",
@@ -157,6 +230,13 @@ class MmaSequence:
         ",".join(self._constraints),
         has_side_effects=True,
     )
+
+  def _is_repeated(self) -> bool:
+    """Whether a loop issues these very instructions in each iteration."""
+    loop = _innermost_loop()
+    if loop is None or self._kind not in ("A in SMEM", "A in TMEM"):
+      return False
+    return _is_invariant(loop, self._sources)
 
   def _operand(self, value: ir.Value, constraint: str = "r") -> str:
     """The name of a value in the PTX."""
