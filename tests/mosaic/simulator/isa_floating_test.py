@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from fractions import Fraction
 
 import exact
 import ml_dtypes
@@ -224,10 +225,78 @@ class ArithmeticTest(_Base):
     with self.assertRaisesRegex(Exception, "f64 takes neither"):
       snippets.each("add.sat.f64 %x, %a, %a;", a, out=np.float64)
     with self.assertRaisesRegex(Exception, "expected a form of"):
-      snippets.each("div.rz.f64 %x, %a, %a;", a, out=np.float64)
+      snippets.each("div.rz.ftz.f64 %x, %a, %a;", a, out=np.float64)
 
 
 class FunctionsTest(_Base):
+
+  @parameterized.product(
+      name=("div", "rcp"), mode=("rz", "rm", "rp"), type_=("f32", "f64"),
+      ftz=(False, True),
+  )
+  def test_directed_quotients(self, name, mode, type_, ftz):
+    if ftz and type_ == "f64":
+      self.skipTest("f64 has no .ftz")
+    form = exact.FORMATS[type_]
+    count = 2 if name == "div" else 1
+    names = ", ".join(f"%{c}" for c in snippets.INPUTS[:count])
+    # With overflows and subnormal numbers; b / a is about the smallest normal
+    # number for the last ones.
+    inputs = [self.floats(type_, special=False) for _ in range(count)]
+    tiny = form.dtype.type(2.0**form.emin)
+    odd = (1 + np.arange(16) * ml_dtypes.finfo(form.dtype).eps).astype(
+        form.dtype
+    )
+    inputs[0][:16] = odd * tiny if name == "div" else 1 / tiny
+    inputs[-1][:16] = odd[::-1] * (1 if name == "div" else 1 / tiny)
+    if name == "div":
+      inputs[0][16:20] = [form.largest] * 4
+      inputs[1][16:20] = [0.5, -0.5, 1.5, -1.5]
+    actual = snippets.each(
+        f"{name}.{mode}{'.ftz' * ftz}.{type_} %x, {names};", *inputs,
+        out=form.dtype,
+    )
+    if ftz:
+      inputs = [flush(i) for i in inputs]
+    divide = (lambda a, b: a / b) if name == "div" else lambda a: 1 / a
+    expected = exact.apply(divide, form, mode, *inputs)
+    if ftz:
+      # What is below the normal numbers before it is rounded is flushed.
+      toward_zero = exact.apply(divide, form, "rz", *inputs)
+      expected = np.where(flush(toward_zero) == 0, 0, expected)
+    np.testing.assert_array_equal(actual, expected)
+    self.assertTrue(np.any(np.abs(actual.astype(np.float64)) <= tiny))
+
+  @parameterized.product(mode=("rz", "rm", "rp"), type_=("f32", "f64"))
+  def test_directed_roots(self, mode, type_):
+    form = exact.FORMATS[type_]
+    a = np.abs(self.floats(type_, special=False))
+    a[:8] = np.arange(8, dtype=form.dtype) ** 2
+    actual = snippets.each(f"sqrt.{mode}.{type_} %x, %a;", a, out=form.dtype)
+    np.testing.assert_array_equal(actual[:8], np.arange(8))
+    for root, square in zip(actual[8:].tolist(), a[8:].tolist()):
+      # The exact root lies between the result and its neighbour.
+      up = mode == "rp"
+      end = form.dtype.type(-np.inf if up else np.inf)
+      other = float(np.nextafter(form.dtype.type(root), end))
+      low, high = sorted((Fraction(root), Fraction(other)))
+      self.assertLessEqual(low**2, square)
+      self.assertLessEqual(square, high**2)
+      self.assertNotEqual(square, Fraction(other) ** 2)
+
+  @parameterized.product(mode=("rz", "rm", "rp"), type_=("f32", "f64"))
+  def test_directed_specials(self, mode, type_):
+    dtype = exact.FORMATS[type_].dtype
+    a = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.0], dtype)
+    b = np.array([2.0, 2.0, 2.0, 2.0, 1.0, 0.0, 0.0, 0.0], dtype)
+    run = lambda text, *args: snippets.each(text, *args, out=dtype)
+    with np.errstate(all="ignore"):
+      for got, want in (
+          (run(f"div.{mode}.{type_} %x, %a, %b;", a, b), a / b),
+          (run(f"rcp.{mode}.{type_} %x, %a;", a), 1 / a),
+          (run(f"sqrt.{mode}.{type_} %x, %a;", a), np.sqrt(a)),
+      ):
+        self.assertTrue(snippets.equal_bits(got, want), (got, want))
 
   @parameterized.parameters(
       ("div.rn", "f32"), ("div.rn", "f64"), ("div.full", "f32"),

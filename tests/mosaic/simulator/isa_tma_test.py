@@ -302,8 +302,12 @@ class LoadTest(parameterized.TestCase):
     self.assertEqual(words(result, 1, DST, (1,), np.uint32)[0], 4660)
 
   @parameterized.parameters(
+      ("4d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes [%r1],"
+       " [%rd1, {0, 0, 0, 0}], [%r1], {%h1, %h2}", r"expected \.im2col"),
       ("4d.shared::cta.global.im2col.mbarrier::complete_tx::bytes [%r1],"
-       " [%rd1, {0, 0, 0, 0}], [%r1], {%h1, %h2}", "im2col"),
+       " [%rd1, {0, 0, 0, 0}], [%r1], {%h1}", "but two, got 1 offsets"),
+      ("2d.shared::cta.global.im2col.mbarrier::complete_tx::bytes [%r1],"
+       " [%rd1, {0, 0}], [%r1], {}", "an offset for each dimension but two"),
       ("2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1],"
        " [%rd1, {0, 0, 0}], [%r1]", "expected 2 coordinates, got 3"),
       ("2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [%r1],"
@@ -324,6 +328,60 @@ class LoadTest(parameterized.TestCase):
           INIT + "@%p1 cp.async.bulk.tensor.3d.shared::cta.global.mbarrier::"
           "complete_tx::bytes [%r1+1024], [%rd1, {0, 0, 0}], [%r1];",
           maps=tensor_map(source(), (8, 32)),
+      )
+
+  @parameterized.product(multicast=(False, True), order=("eager", "lazy"))
+  def test_im2col(self, multicast, order):
+    # 2 images of 3x5 pixels, of which windows of 2x2 take the lower right one.
+    x = source(3, (2, 3, 5, 32))
+
+    def make(globals_):
+      address = globals_.add_buffer("x", x.reshape(-1).view(np.uint8))
+      strides = [s // 2 for s in x.strides]
+      return [
+          tma.TensorMap.from_runtime_im2col_args(
+              address, 5, x.shape, strides, 16, (0, 0), (-1, -1), 16, 12, (1, 1)
+          )
+      ]
+
+    cast, mask = (".multicast::cluster", ", %h3") if multicast else ("", "")
+    result = run(
+        INIT + EXPECT.format(12 * 16 * 2) + f"""
+        barrier.cluster.arrive.aligned;
+        barrier.cluster.wait.aligned;
+        setp.eq.and.u32 %p1, %r2, 0, %p1;
+        mov.b16 %h1, 1;
+        mov.b16 %h2, 1;
+        mov.b16 %h3, 3;
+        @%p1 cp.async.bulk.tensor.4d.shared::cluster.global.im2col.
+            mbarrier::complete_tx::bytes{cast}
+            [%r1+1024], [%rd1, {{16, 1, 1, 0}}], [%r1], {{%h1, %h2}}{mask};
+        setp.eq.u32 %p2, %r2, 0;
+        @!%p2 bra {"OTHER" if multicast else "END"};
+        OTHER:
+        {wait("%r1")}
+        END:
+        """,
+        maps=make, fill=garbage(1), cluster=2, order=order,
+    )
+    # From window (1, 1) of the first image on: 3 + 8 windows, and 1 past them.
+    want = np.concatenate([
+        x[0, 1:, 1:, 16:].reshape(8, 16)[5:], x[1, 1:, 1:, 16:].reshape(8, 16),
+        np.zeros((1, 16), np.float16),
+    ])
+    for cta in range(2 if multicast else 1):
+      np.testing.assert_array_equal(words(result, cta, DST, (12, 16)), want)
+
+  @parameterized.parameters(
+      (".im2col", "[%r1], {%h1}", "a tensor map in im2col mode, got the other"),
+  )
+  def test_wrong_mode(self, mode, rest, message):
+    with self.assertRaisesRegex(MemoryFault, message):
+      run(
+          INIT + "mov.b16 %h1, 0;\n@%p1 cp.async.bulk.tensor.3d.shared::cta"
+          f".global{mode}.mbarrier::complete_tx::bytes"
+          f" [%r1+1024], [%rd1, {{0, 0, 0}}], {rest};",
+          maps=tensor_map(source(0, (4, 8, 32)), (1, 8, 32)),
       )
 
   @parameterized.parameters(

@@ -322,6 +322,94 @@ class TileTest(parameterized.TestCase):
     self.assertLen(tma.read_tile(out_map, (0, 10), c.memory), 2048)
 
 
+class Im2colTest(parameterized.TestCase):
+
+  # Sizes and bounds, slowest dimension first, and their steps; where the first
+  # window begins and the offsets of the pixel in it, as in the instruction.
+  @parameterized.parameters(
+      (((7,), (-2,), (-1,)), (1,), (3, 0), (1,)),
+      (((5, 7), (-1, -2), (-1, 1)), (1, 1), (-1, 2, 1), (0, 1)),
+      (((5, 7), (-1, -2), (0, 1)), (2, 3), (4, 1, 0), (1, 2)),
+      (((3, 4, 5), (0, -1, -3), (-1, 1, 2)), (1, 2, 1), (0, 1, 1, 0),
+       (1, 2, 0)),
+  )
+  def test_load(self, image, steps, coordinates, offsets):
+    sizes, lower, upper = image
+    images, channels, pixels, taken = 2, 24, 50, 16
+    rng = np.random.default_rng(sum(sizes))
+    x = rng.integers(1, 60000, (images, *sizes, channels)).astype(np.uint16)
+    memories = memory.GlobalMemory()
+    address = memories.add_buffer("x", x.reshape(-1).view(np.uint8))
+    strides = [s // 2 for s in x.strides]
+    tensor_map = tma.TensorMap.from_runtime_im2col_args(
+        address, U16, x.shape, strides, 16, lower, upper, taken, pixels, steps
+    )
+    self.assertEqual(tensor_map.tile_bytes, pixels * taken * 2)
+    self.assertEqual(tma.TensorMap.decode(tensor_map.encode()), tensor_map)
+
+    # All windows of all images, in order, from the first one asked for.
+    grids = [
+        range(low, n + high, step)
+        for n, low, high, step in zip(sizes, lower, upper, steps)
+    ]
+    windows = list(itertools.product(range(9), *grids))
+    *start, image_number = coordinates
+    start = (image_number, *reversed(start))
+    first = windows.index(start)
+    channel = 16  # The last 8 channels of a row are outside.
+    want = np.zeros((pixels, taken), np.uint16)
+    for row, (n, *corner) in enumerate(windows[first : first + pixels]):
+      pixel = [c + o for c, o in zip(corner, reversed(offsets))]
+      if n < images and all(0 <= p < s for p, s in zip(pixel, sizes)):
+        want[row, :8] = x[(n, *pixel)][channel:]
+    self.assertBetween((want != 0).any(axis=1).sum(), 5, pixels - 8)
+    got = tma.read_pixels(
+        tensor_map, (channel, *coordinates), offsets, memories
+    )
+    np.testing.assert_array_equal(got.view(np.uint16), want.reshape(-1))
+
+  def make(self, **changes):
+    args = dict(
+        base=0x10000, element_type=F16, sizes=(2, 5, 7, 32),
+        strides=(5 * 7 * 32, 7 * 32, 32, 1), swizzle=32, lower=(-1, -1),
+        upper=(1, 1), channels=16, pixels=64, steps=(1, 1),
+    )
+    return tma.TensorMap.from_runtime_im2col_args(**(args | changes))
+
+  @parameterized.parameters(
+      (dict(lower=(-1,)), "bounds and steps for all dimensions but images"),
+      (dict(sizes=(5, 32), strides=(32, 1), lower=(), upper=(), steps=()),
+       r"rank must be in 3\.\.5, got 2"),
+      (dict(element_type=0), "no elements below a byte"),
+      (dict(channels=257), r"channels of a pixel must be in 1\.\.256, got 257"),
+      (dict(channels=4), "innermost window is 8 bytes"),
+      (dict(channels=32), "it must not pass 32"),
+      (dict(pixels=1025), r"pixels of a load must be in 1\.\.1024, got 1025"),
+      (dict(lower=(-1, -129)), r"lower bounds must be in -128\.\.127"),
+      (dict(upper=(128, 0)), r"upper bounds must be in -128\.\.127"),
+      (dict(lower=(2, 0), upper=(-3, 0)), "leave no place for a window"),
+      (dict(steps=(0, 1)), r"steps must be in 1\.\.8"),
+      (dict(steps=(1, 9)), r"steps must be in 1\.\.8"),
+  )
+  def test_rules(self, changes, message):
+    with self.assertRaisesRegex(ValueError, message):
+      self.make(**changes)
+
+  @parameterized.parameters(
+      ((0, 8, 0, 0), (0, 0), "must be in the bounding box"),
+      ((0, 0, -2, 0), (0, 0), "must be in the bounding box"),
+      ((0, 0, 0, 0), (256, 0), "expected im2col offsets below 256, got"),
+      ((4, 0, 0, 0), (0, 0), "it must be a multiple of 16"),
+      ((0, 0, 0), (0, 0), "3 coordinates for a tensor map of rank 4"),
+  )
+  def test_faults(self, coordinates, offsets, message):
+    data = np.ones(2 * 5 * 7 * 32 * 2, np.uint8)
+    memories = memory.GlobalMemory()
+    tensor_map = self.make(base=memories.add_buffer("x", data))
+    with self.assertRaisesRegex(MemoryFault, message):
+      tma.read_pixels(tensor_map, coordinates, offsets, memories)
+
+
 class TensorMapTest(parameterized.TestCase):
 
   def make(self, base=0x10000, code=F16, sizes=(8, 64), strides=(64, 1),

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .snippet import Map, Snippet
+from .snippet import Im2colMap, Map, Snippet
 
 TARGET = "sm_90a"
 _LOG_BYTES = 1 << 14
@@ -164,24 +164,39 @@ class Gpu:
     self._call("cuModuleGetFunction", ctypes.byref(kernel), module, b"snippet")
     return module, kernel
 
-  def _encode(self, tensor_map: Map, base: int) -> bytes:
-    """cuTensorMapEncodeTiled, with the arguments JAX's runtime gives it."""
+  def _encode(self, tensor_map: Map | Im2colMap, base: int) -> bytes:
+    """The arguments that JAX's runtime gives the driver."""
     element, per_byte = _ELEMENTS[tensor_map.element]
-    sizes, box = list(tensor_map.sizes), list(tensor_map.box)
+    sizes = list(tensor_map.sizes)
     sizes[-1] //= per_byte
-    box[-1] //= per_byte
     strides = [
         s * _ELEMENT_BYTES[element] // per_byte for s in tensor_map.strides[:-1]
     ]
     rank = len(sizes)
     storage = ctypes.create_string_buffer(128 + 64)
     aligned = (ctypes.addressof(storage) + 63) // 64 * 64
+
+    def array(type_, values):
+      return (type_ * max(len(values), 1))(*reversed(values))
+
+    u32, i32 = ctypes.c_uint32, ctypes.c_int32
+    if isinstance(tensor_map, Im2colMap):
+      function = "cuTensorMapEncodeIm2col"
+      steps = (1, *tensor_map.steps, 1)
+      shape = [
+          array(i32, tensor_map.lower), array(i32, tensor_map.upper),
+          tensor_map.channels, tensor_map.pixels,
+      ]
+    else:
+      function = "cuTensorMapEncodeTiled"
+      steps = (1,) * rank
+      box = list(tensor_map.box)
+      box[-1] //= per_byte
+      shape = [array(u32, box)]
     self._call(
-        "cuTensorMapEncodeTiled", ctypes.c_void_p(aligned), element, rank,
-        ctypes.c_void_p(base), (ctypes.c_uint64 * rank)(*reversed(sizes)),
-        (ctypes.c_uint64 * max(rank - 1, 1))(*reversed(strides)),
-        (ctypes.c_uint32 * rank)(*reversed(box)),
-        (ctypes.c_uint32 * rank)(*[1] * rank), 0,
+        function, ctypes.c_void_p(aligned), element, rank,
+        ctypes.c_void_p(base), array(ctypes.c_uint64, sizes),
+        array(ctypes.c_uint64, strides), *shape, array(u32, steps), 0,
         _SWIZZLES[tensor_map.swizzle], 0, 0,
     )
     return ctypes.string_at(aligned, 128)

@@ -22,8 +22,10 @@ from . import (
     bulk,
     cluster,
     convert,
+    directed,
     faults,
     floating,
+    im2col,
     integer,
     matrices,
     memory,
@@ -33,7 +35,7 @@ from .snippet import POISON, Snippet  # noqa: F401  (for the test)
 
 _MODULES = (
     integer, floating, approximate, convert, warp, memory, barriers, bulk,
-    cluster, matrices, faults,
+    cluster, matrices, faults, im2col, directed,
 )
 NAMES = tuple(m.__name__.rpartition(".")[2] for m in _MODULES)
 

@@ -16,6 +16,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import ml_dtypes
 import numpy as np
 
@@ -27,7 +29,7 @@ from jax.experimental.mosaic.gpu.simulator import (
     tma,
 )
 
-from .snippet import Snippet
+from .snippet import Im2colMap, Snippet
 
 _TARGET = "sm_90a"
 _ELEMENTS = {e.name: i for i, e in enumerate(tma.ELEMENT_TYPES)}
@@ -45,13 +47,16 @@ def run(snippet: Snippet) -> list[np.ndarray]:
       space.add_buffer(f"in{i}", b.reshape(-1).view(np.uint8))
       for i, b in enumerate(buffers)
   ]
-  maps = [
-      tma.TensorMap.from_runtime_args(
-          addresses[m.buffer], _ELEMENTS[m.element], m.sizes, m.strides,
-          m.swizzle, m.box,
-      )
-      for m in snippet.maps
-  ]
+  maps = []
+  for m in snippet.maps:
+    args = dataclasses.asdict(m)
+    args["base"] = addresses[args.pop("buffer")]
+    args["element_type"] = _ELEMENTS[args.pop("element")]
+    if isinstance(m, Im2colMap):
+      maps.append(tma.TensorMap.from_runtime_im2col_args(**args))
+    else:
+      args["window"] = args.pop("box")
+      maps.append(tma.TensorMap.from_runtime_args(**args))
   params = [a.to_bytes(8, "little") for a in addresses]
   if maps:
     params.append(b"".join(m.encode() for m in maps))

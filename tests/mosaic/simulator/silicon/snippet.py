@@ -55,6 +55,28 @@ class Map:
 
 
 @dataclasses.dataclass(frozen=True)
+class Im2colMap:
+  """A TMA map in im2col mode, for mosaic_gpu_init_tma_im2col_desc.
+
+  Attributes:
+    buffer, element, sizes, strides, swizzle: as those of a tiled map.
+    lower, upper, steps: for the dimensions between images and channels.
+    pixels, channels: what a load takes.
+  """
+
+  buffer: int
+  element: str
+  sizes: tuple[int, ...]
+  strides: tuple[int, ...]
+  lower: tuple[int, ...]
+  upper: tuple[int, ...]
+  steps: tuple[int, ...]
+  pixels: int
+  channels: int
+  swizzle: int = 16
+
+
+@dataclasses.dataclass(frozen=True)
 class Snippet:
   """A kernel, its launch and its data.
 
@@ -82,7 +104,7 @@ class Snippet:
   cluster: tuple[int, int, int] = (1, 1, 1)
   block: tuple[int, int, int] = (32, 1, 1)
   shared: int = 0
-  maps: tuple[Map, ...] = ()
+  maps: tuple[Map | Im2colMap, ...] = ()
   modelled: bool = True
   expected: tuple[np.ndarray, ...] = ()
   faults: bool = False

@@ -25,6 +25,7 @@ mosaic/gpu/runtime.cc) replaced by ones that record their arguments.
 from __future__ import annotations
 
 import dataclasses
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,6 +59,31 @@ class TmaDescriptorArgs:
   strides: tuple[int, ...]
   swizzle: int
   window: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class TmaIm2colDescriptorArgs:
+  """The arguments of mosaic_gpu_init_tma_im2col_desc, likewise.
+
+  Attributes:
+    base, element_type, sizes, strides, swizzle: As for a tiled map.
+    lower: First position of a window, for each dimension of an image.
+    upper: Bound of its positions, relative to the size.
+    channels: Elements of a pixel that a copy takes.
+    pixels: Windows of a copy.
+    steps: From one window to the next, for each dimension of an image.
+  """
+
+  base: int
+  element_type: int
+  sizes: tuple[int, ...]
+  strides: tuple[int, ...]
+  swizzle: int
+  lower: tuple[int, ...]
+  upper: tuple[int, ...]
+  channels: int
+  pixels: int
+  steps: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +131,9 @@ class HostProgram:
   def evaluate(
       self,
       arguments: Sequence[int],
-      make_tma_map: Callable[[TmaDescriptorArgs], bytes],
+      make_tma_map: Callable[
+          [TmaDescriptorArgs | TmaIm2colDescriptorArgs], bytes
+      ],
       param_bytes: Sequence[int],
   ) -> KernelSpec:
     """Runs the host function.
@@ -168,10 +196,12 @@ class _Evaluation:
     self.store_bytes(address, (value & mask).to_bytes(num_bytes, "little"))
 
   def load_array(self, address: int, length: int) -> tuple[int, ...]:
-    return tuple(
-        int.from_bytes(self.load_bytes(address + 8 * i, 8), "little")
-        for i in range(length)
-    )
+    return tuple(self.load(address + 8 * i, 8) for i in range(length))
+
+  def load_signed(self, address: int, length: int) -> tuple[int, ...]:
+    """Integers of 32 bits."""
+    data = self.load_bytes(address, 4 * length)
+    return struct.unpack(f"<{length}i", data)
 
   def call(self, name: str, args: list[Any]) -> Any:
     if name in _RUNTIME:
@@ -210,6 +240,27 @@ def _init_tma_desc(
           strides=run.load_array(strides, rank),
           swizzle=swizzle,
           window=run.load_array(window, rank),
+      )
+  )
+  run.store_bytes(desc, blob)
+
+
+def _init_tma_im2col_desc(
+    run: _Evaluation, desc, base, element_type, rank, sizes, strides, swizzle,
+    lower, upper, channels, pixels, steps,
+):
+  blob = run._make_tma_map(
+      TmaIm2colDescriptorArgs(
+          base=base,
+          element_type=element_type,
+          sizes=run.load_array(sizes, rank),
+          strides=run.load_array(strides, rank),
+          swizzle=swizzle,
+          lower=run.load_signed(lower, rank - 2),
+          upper=run.load_signed(upper, rank - 2),
+          channels=channels,
+          pixels=pixels,
+          steps=run.load_signed(steps, rank - 2),
       )
   )
   run.store_bytes(desc, blob)
@@ -254,6 +305,7 @@ def _launch_kernel(
 
 _RUNTIME: dict[str, Callable[..., Any]] = {
     "mosaic_gpu_init_tma_desc": _init_tma_desc,
+    "mosaic_gpu_init_tma_im2col_desc": _init_tma_im2col_desc,
     "mosaic_gpu_build_kernel_spec": _build_kernel_spec,
     "mosaic_gpu_launch_kernel": _launch_kernel,
 }

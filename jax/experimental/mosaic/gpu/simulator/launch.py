@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -123,13 +124,12 @@ class Program:
       )
     maps: list[tma.TensorMap] = []
 
-    def make_tma_map(args: host.TmaDescriptorArgs) -> bytes:
-      maps.append(
-          tma.TensorMap.from_runtime_args(
-              args.base, args.element_type, args.sizes, args.strides,
-              args.swizzle, args.window,
-          )
-      )
+    def make_tma_map(args) -> bytes:
+      make = {
+          host.TmaDescriptorArgs: tma.TensorMap.from_runtime_args,
+          host.TmaIm2colDescriptorArgs: tma.TensorMap.from_runtime_im2col_args,
+      }[type(args)]
+      maps.append(make(**dataclasses.asdict(args)))
       return maps[-1].encode()
 
     spec = self._host.evaluate(

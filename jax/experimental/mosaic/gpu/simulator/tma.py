@@ -12,7 +12,7 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Tensor maps and the tiles that TMA moves (PTX ISA 5.5, 9.7.9.27).
+"""Tensor maps and what TMA moves by them (PTX ISA 5.5, 9.7.9.27).
 
 A tile lies densely in shared memory, dimension 0 fastest, at
 swizzle(destination + offset); the swizzle is that of swizzle.py.
@@ -37,8 +37,9 @@ from .swizzle import swizzle
 
 MAP_BYTES = 128
 _MAGIC = b"MGPUTMAP"
-# magic, base, element type, rank, swizzle, sizes, strides, box.
-_LAYOUT = struct.Struct("<8sQBBH5Q5Q5H")
+# magic, base, element type, rank, swizzle, sizes, strides, box, and of im2col:
+# whether it is, lower, upper, steps.
+_LAYOUT = struct.Struct("<8sQBBH5Q5Q5H?3h3h3B")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +72,21 @@ ELEMENT_TYPES = (
 
 
 @dataclasses.dataclass(frozen=True)
+class Im2col:
+  """How a tensor map in im2col mode walks over images (PTX ISA 5.5.4).
+
+  A window begins at lower, lower + step, ... below size + upper, in each of the
+  dimensions between the channels and the images, the innermost one first.
+  """
+
+  lower: tuple[int, ...]
+  upper: tuple[int, ...]
+  steps: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class TensorMap:
-  """A tiled tensor map. Dimension 0 is the innermost, as in PTX.
+  """A tensor map. Dimension 0 is the innermost, as in PTX.
 
   Attributes:
     base: global address of element 0.
@@ -80,7 +94,9 @@ class TensorMap:
     sizes: elements (bytes, for int4 and int2) of each dimension.
     strides: bytes from one element to the next of each dimension.
     swizzle: 0 (none), 32, 64 or 128 bytes.
-    box: elements of a tile in each dimension.
+    box: elements of a tile in each dimension; in im2col mode (channels, pixels,
+      1, ...).
+    im2col: None for a tiled map.
   """
 
   base: int
@@ -89,6 +105,7 @@ class TensorMap:
   strides: tuple[int, ...]
   swizzle: int
   box: tuple[int, ...]
+  im2col: Im2col | None = None
 
   @classmethod
   def from_runtime_args(
@@ -99,6 +116,7 @@ class TensorMap:
       strides: Sequence[int],
       swizzle: int,
       window: Sequence[int],
+      im2col: Im2col | None = None,
   ) -> TensorMap:
     """From the arguments of mosaic_gpu_init_tma_desc.
 
@@ -108,6 +126,7 @@ class TensorMap:
       sizes, strides: row-major (slowest dimension first), in elements.
       swizzle: bytes; 16 (or 0) for none.
       window: the tile, row-major, in elements.
+      im2col: as the attribute.
     """
     if not 0 <= element_type < len(ELEMENT_TYPES):
       raise ValueError(
@@ -151,6 +170,43 @@ class TensorMap:
         strides=tuple(reversed(byte_strides)),
         swizzle=0 if swizzle == 16 else swizzle,
         box=tuple(reversed(box)),
+        im2col=im2col,
+    )
+
+  @classmethod
+  def from_runtime_im2col_args(
+      cls,
+      base: int,
+      element_type: int,
+      sizes: Sequence[int],
+      strides: Sequence[int],
+      swizzle: int,
+      lower: Sequence[int],
+      upper: Sequence[int],
+      channels: int,
+      pixels: int,
+      steps: Sequence[int],
+  ) -> TensorMap:
+    """From the arguments of mosaic_gpu_init_tma_im2col_desc.
+
+    Args:
+      base, element_type, sizes, strides, swizzle: as for a tiled map; the
+        dimensions are images, one to three of space, and channels.
+      lower, upper: bounds of where windows begin, row-major.
+      channels: elements of a pixel that a load takes.
+      pixels: rows of a load, one for each window.
+      steps: from one window to the next, row-major.
+    """
+    if not len(sizes) - 2 == len(lower) == len(upper) == len(steps):
+      raise ValueError(
+          "an im2col tensor map needs bounds and steps for all dimensions but"
+          f" images and channels, got sizes {sizes}, bounds {lower} and"
+          f" {upper}, and steps {steps}"
+      )
+    window = (*[1] * (len(sizes) - 2), pixels, channels)
+    im2col = Im2col(*(tuple(reversed(v)) for v in (lower, upper, steps)))
+    return cls.from_runtime_args(
+        base, element_type, sizes, strides, swizzle, window, im2col
     )
 
   def __post_init__(self):
@@ -167,10 +223,13 @@ class TensorMap:
         self.swizzle in (0, 32, 64, 128),
         f"swizzle must be 16 (none), 32, 64 or 128 bytes, got {self.swizzle}",
     )
-    require(
-        all(1 <= b <= 256 for b in self.box),
-        "each dimension of the window must be in 1..256",
-    )
+    if self.im2col is None:
+      require(
+          all(1 <= b <= 256 for b in self.box),
+          "each dimension of the window must be in 1..256",
+      )
+    else:
+      self._check_im2col(require)
     require(
         all(1 <= s <= 1 << 32 for s in self.sizes),
         "each size must be in 1..2**32",
@@ -189,6 +248,34 @@ class TensorMap:
         not self.swizzle or self.inner_bytes <= self.swizzle,
         f"innermost window is {self.inner_bytes} bytes; with swizzle it must"
         f" not pass {self.swizzle}",
+    )
+
+  def _check_im2col(self, require: Callable[[bool, str], None]) -> None:
+    mode, space = self.im2col, self.rank - 2
+    require(space in (1, 2, 3), f"rank must be in 3..5, got {self.rank}")
+    require(self.element.bits >= 8, "im2col takes no elements below a byte")
+    require(
+        1 <= self.box[0] <= 256,
+        f"channels of a pixel must be in 1..256, got {self.box[0]}",
+    )
+    require(
+        1 <= self.box[1] <= 1024,
+        f"pixels of a load must be in 1..1024, got {self.box[1]}",
+    )
+    bound = 1 << 16 // space - 1
+    for name in ("lower", "upper"):
+      require(
+          all(-bound <= b < bound for b in getattr(mode, name)),
+          f"{name} bounds must be in {-bound}..{bound - 1}",
+      )
+    spans = zip(self.sizes[1:], mode.upper, mode.lower)
+    require(
+        all(n + high > low for n, high, low in spans),
+        "the bounds leave no place for a window",
+    )
+    require(
+        all(1 <= s <= 8 for s in mode.steps),
+        f"steps must be in 1..8, got {mode.steps}",
     )
 
   @property
@@ -214,12 +301,18 @@ class TensorMap:
 
   def encode(self) -> bytes:
     """The 128 bytes that stand for the driver's opaque encoding."""
-    def pad(values):
-      return tuple(values) + (0,) * (5 - self.rank)
+    def pad(values, length=5):
+      return tuple(values) + (0,) * (length - len(values))
+
+    mode = self.im2col or Im2col((), (), ())
+    im2col = [
+        self.im2col is not None,
+        *(v for values in dataclasses.astuple(mode) for v in pad(values, 3)),
+    ]
 
     return _LAYOUT.pack(
         _MAGIC, self.base, self.element_type, self.rank, self.swizzle,
-        *pad(self.sizes), *pad(self.strides), *pad(self.box),
+        *pad(self.sizes), *pad(self.strides), *pad(self.box), *im2col,
     ).ljust(MAP_BYTES, b"\0")
 
   @classmethod
@@ -234,9 +327,12 @@ class TensorMap:
           "there is no tensor map at this address (expected one of the maps"
           f" among the kernel's parameters), found bytes {blob[:16].hex()}..."
       )
+    is_im2col, *bounds = rest[15:]
+    mode = (tuple(bounds[i : i + rank - 2]) for i in (0, 3, 6))
     return cls(
         base, element_type, tuple(rest[:rank]), tuple(rest[5 : 5 + rank]),
         swizzle_bytes, tuple(rest[10 : 10 + rank]),
+        Im2col(*mode) if is_im2col else None,
     )
 
 
@@ -383,6 +479,89 @@ def write_tile(
     source = reduce(reduction, tensor_map.element, target, source, who)
   target = _view(tensor_map, starts, ends, memory, "write", who)
   target[...] = source
+
+
+# Images.
+
+
+def _windows(
+    tensor_map: TensorMap, coordinates: Sequence[int], who: Access
+) -> np.ndarray:
+  """Where the windows of an im2col load begin: int64 [pixels, rank - 1].
+
+  They follow one another in the innermost dimension, and on to the next row,
+  plane and image; the last column is the image.
+  """
+  mode = tensor_map.im2col
+  start = list(coordinates[1:])
+  ends = [n + u for n, u in zip(tensor_map.sizes[1:], mode.upper)]
+  for c, low, end in zip(start, mode.lower, ends):
+    if not low <= c < end:
+      raise MemoryFault(
+          f"{who.what}: coordinates {tuple(coordinates)}; those in the image"
+          f" must be in the bounding box, from {mode.lower} to below"
+          f" {tuple(ends)}",
+          who.locate(),
+      )
+  rows, count = [], 0
+  while count < tensor_map.box[1]:
+    row = np.arange(start[0], ends[0], mode.steps[0])
+    rest = np.broadcast_to(np.array(start[1:]), (row.size, len(start) - 1))
+    rows.append(np.column_stack([row, rest]))
+    count += row.size
+    start[0] = mode.lower[0]
+    for d in range(1, len(ends)):
+      start[d] += mode.steps[d]
+      if start[d] < ends[d]:
+        break
+      start[d] = mode.lower[d]
+    else:
+      start[-1] += 1
+  return np.concatenate(rows)[: tensor_map.box[1]]
+
+
+def read_pixels(
+    tensor_map: TensorMap,
+    coordinates: Sequence[int],
+    offsets: Sequence[int],
+    memory: GlobalMemory,
+    who: Access = NOBODY,
+) -> np.ndarray:
+  """An im2col load: uint8 [pixels * inner bytes], a row for each window.
+
+  Args:
+    tensor_map: in im2col mode.
+    coordinates: channel, where the first window begins, and its image.
+    offsets: of the pixel in its window, not negative, innermost first.
+    memory: global memory.
+    who: for messages.
+  """
+  _check_coordinates(tensor_map, coordinates, who)
+  pixels = _windows(tensor_map, coordinates, who)
+  limit = 1 << 16 // (tensor_map.rank - 2)
+  if max(offsets) >= limit:
+    raise MemoryFault(
+        f"{who.what}: expected im2col offsets below {limit}, got"
+        f" {tuple(offsets)}",
+        who.locate(),
+    )
+  pixels[:, :-1] += np.array(offsets)
+  inside = (pixels >= 0) & (pixels < np.array(tensor_map.sizes[1:]))
+  which = np.flatnonzero(inside.all(axis=1))
+  size = tensor_map.element_bytes
+  first = max(coordinates[0], 0)
+  last = min(coordinates[0] + tensor_map.box[0], tensor_map.sizes[0])
+  tile = np.zeros((len(pixels), tensor_map.inner_bytes), np.uint8)
+  if first < last and which.size:
+    at = tensor_map.base + pixels[which] @ np.array(tensor_map.strides[1:])
+    piece = math.gcd(16, (last - first) * size)
+    columns = np.arange(first * size, last * size, piece)
+    data = memory.read((at[:, None] + columns).ravel(), piece, who)
+    begin = (first - coordinates[0]) * size
+    tile[which, begin : begin + (last - first) * size] = data.reshape(
+        which.size, -1
+    )
+  return tile.reshape(-1)
 
 
 def _written_size(tensor_map: TensorMap, memory: GlobalMemory) -> int:

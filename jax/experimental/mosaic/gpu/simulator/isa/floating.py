@@ -216,14 +216,50 @@ def fma_mixed(op):
 
 
 @instruction(
-    "div.<how:rn|approx|full>[.<ftz>].<type:f32>", "d, a, b",
+    "div.<how:rn|rz|rm|rp|approx|full>[.<ftz>].<type:f32>", "d, a, b",
     section="9.7.3.8 (div)",
 )
-@instruction("div.<how:rn>.<type:f64>", "d, a, b", section="9.7.3.8 (div)")
+@instruction(
+    "div.<how:rn|rz|rm|rp>.<type:f64>", "d, a, b", section="9.7.3.8 (div)"
+)
 def div(op):
   ftz = op.__dict__.get("ftz")
   function = _divide_approximately if op.how == "approx" else np.divide
+  if op.how in _DIRECTED:
+    function = _directed("div", op.how, ftz)
   return _apply(op, function, op.type, op.a, op.b, ftz=ftz)
+
+
+_DIRECTED = ("rz", "rm", "rp")
+
+
+def _directed(name, mode, ftz):
+  """div, rcp or sqrt in a directed rounding mode.
+
+  With .ftz what lies below the normal numbers before it is rounded is flushed.
+  """
+  nearest, error = {
+      "div": (np.divide, lambda q, a, b: rounding.sign_of_error(q, b, a)),
+      "rcp": (
+          lambda a: a.dtype.type(1) / a,
+          lambda q, a: rounding.sign_of_error(q, a, np.ones_like(a)),
+      ),
+      "sqrt": (np.sqrt, lambda q, a: rounding.sign_of_error(q, q, a)),
+  }[name]
+
+  def function(*args):
+    args = np.broadcast_arrays(*args)
+    result = nearest(*args)
+    sign = error(result, *args)
+    redirected = rounding.redirect(result, sign, mode)
+    if ftz:
+      tiny, size = ml_dtypes.finfo(result.dtype).tiny, np.abs(result)
+      smaller = np.where(np.signbit(result), sign > 0, sign < 0)
+      flushed = (size < tiny) | ((size == tiny) & smaller)
+      redirected = np.where(flushed, result * 0, redirected)
+    return redirected
+
+  return function
 
 
 def _divide_approximately(a, b):
@@ -267,11 +303,11 @@ _FUNCTIONS = {
 
 
 @instruction(
-    "<name:rcp|sqrt>.<how:approx|rn>[.<ftz>].<type:f32>", "d, a",
+    "<name:rcp|sqrt>.<how:approx|rn|rz|rm|rp>[.<ftz>].<type:f32>", "d, a",
     section="9.7.3.13 (rcp), 9.7.3.15 (sqrt)",
 )
 @instruction(
-    "<name:rcp|sqrt>.<how:rn>.<type:f64>", "d, a",
+    "<name:rcp|sqrt>.<how:rn|rz|rm|rp>.<type:f64>", "d, a",
     section="9.7.3.13 (rcp), 9.7.3.15 (sqrt)",
 )
 @instruction(
@@ -298,7 +334,11 @@ _FUNCTIONS = {
 def function_of_one(op):
   dtype, _ = _element(op.type)
   function = _rounded(_FUNCTIONS[op.name], dtype, "rn")
-  return _apply(op, function, op.type, op.a, ftz=op.__dict__.get("ftz"))
+  modifiers = op.__dict__
+  ftz = modifiers.get("ftz")
+  if modifiers.get("how") in _DIRECTED:
+    function = _directed(op.name, op.how, ftz)
+  return _apply(op, function, op.type, op.a, ftz=ftz)
 
 
 # Sign, minimum and maximum.

@@ -21,6 +21,7 @@ to a format of at most 51 bits gives what rounding the exact value would.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import ml_dtypes
@@ -122,6 +123,40 @@ def _fma_f64_one(a, b, c):
 
 
 fma_f64 = np.vectorize(_fma_f64_one, otypes=[np.float64])
+
+
+def _sign_of_error_one(quotient, divisor, dividend):
+  if not (math.isfinite(divisor) and math.isfinite(dividend)) or not divisor:
+    return 0
+  if math.isinf(quotient):
+    return -1 if quotient > 0 else 1
+  error = Fraction(dividend) / Fraction(divisor) - Fraction(quotient)
+  return (error > 0) - (error < 0)
+
+
+# Sign of dividend / divisor - quotient; 0 where that is infinite or NaN.
+sign_of_error = np.vectorize(_sign_of_error_one, otypes=[np.int8])
+
+
+def redirect(nearest, error, mode):
+  """A result that was rounded to nearest, rounded with rz, rm or rp instead.
+
+  Args:
+    nearest: the result, not NaN where `error` is not 0.
+    error: sign of the exact result minus `nearest`.
+    mode: the rounding mode.
+  """
+  down, up = error < 0, error > 0
+  if mode == "rz":
+    down &= ~np.signbit(nearest)
+    up &= np.signbit(nearest)
+  elif mode == "rm":
+    up = np.zeros_like(up)
+  else:
+    down = np.zeros_like(down)
+  ends = [nearest.dtype.type(s * np.inf) for s in (-1, 1)]
+  result = np.where(down, np.nextafter(nearest, ends[0]), nearest)
+  return np.where(up, np.nextafter(nearest, ends[1]), result)
 
 
 def round_to(value, dtype, mode="rn"):

@@ -63,10 +63,17 @@ def _coordinates(step: Any, op: Any) -> list[list[int]]:
   return step.read_vector(op.coords, np.int32).tolist()
 
 
-def _check_dim(op: Any, tensor_map: tma.TensorMap, who: Access) -> None:
+def _check_map(op: Any, tensor_map: tma.TensorMap, who: Access) -> None:
   if int(op.dim[0]) != tensor_map.rank:
     raise MemoryFault(
         f"{who.what}: .{op.dim} with a tensor map of rank {tensor_map.rank}",
+        who.locate(),
+    )
+  if (op.mode == "im2col") != (tensor_map.im2col is not None):
+    raise MemoryFault(
+        f"{who.what}: expected a tensor map in"
+        f" {'im2col' if op.mode == 'im2col' else 'tiled'} mode, got the other;"
+        " make the map for this instruction",
         who.locate(),
     )
 
@@ -131,19 +138,30 @@ def _targets(step, op, what, i, dst_cta, bar_cta, who):
 
 @instruction(
     f"cp.async.bulk.tensor.{_DIM}.<space:shared::cta|shared::cluster>.global"
-    "[.<mode:tile::gather4|tile|im2col::w::128|im2col::w|im2col>]"
+    "[.<mode:tile::gather4|tile>]"
     ".mbarrier::complete_tx::bytes[.<multicast:multicast::cluster>]"
     f"[.cta_group::<group:1|2>]{_HINT}",
     "[dst], [map, {coords}], [bar], x?, y?",
     section="9.7.9.27.1.2 (cp.async.bulk.tensor)",
 )
+@instruction(
+    f"cp.async.bulk.tensor.{_DIM}.<space:shared::cta|shared::cluster>.global"
+    ".<mode:im2col::w::128|im2col::w|im2col>.mbarrier::complete_tx::bytes"
+    f"[.<multicast:multicast::cluster>][.cta_group::<group:1|2>]{_HINT}",
+    "[dst], [map, {coords}], [bar], {offsets}, x?, y?",
+    section="9.7.9.27.1.2 (cp.async.bulk.tensor)",
+)
 def load(op):
   what = "cp.async.bulk.tensor load"
   _check_tail(op)
-  gather = op.mode == "tile::gather4"
-  if op.mode and op.mode.startswith("im2col"):
-    raise op.unsupported("im2col; expected a tiled tensor map.")
-  _check_vector(op, gather)
+  _check_vector(op, op.mode == "tile::gather4")
+  if op.mode == "im2col":
+    _check_offsets(op)
+  elif op.mode and op.mode.startswith("im2col"):
+    raise op.unsupported("expected .im2col.")
+  read = {"tile::gather4": _read_rows, "im2col": _read_pixels}.get(
+      op.mode, tma.read_tile
+  )
 
   def execute(step):
     who = units.accesses(step, what, "async")
@@ -154,17 +172,20 @@ def load(op):
     )
     maps = _tensor_maps(step, op, what)
     coordinates = _coordinates(step, op)
+    if op.mode == "im2col":
+      offsets = step.read_vector(op.offsets, np.uint16).tolist()
+      coordinates = list(zip(coordinates, offsets))
     for i, _, _ in units.threads(step):
       one = units.issuer(step, i, what)
-      _check_dim(op, maps[i], one)
+      _check_map(op, maps[i], one)
       targets, signals = _targets(
           step, op, what, i, int(dst_ctas[i]), int(bar_ctas[i]), one
       )
       run = _Load(
-          step.machine, maps[i], coordinates[i], gather, targets, int(dsts[i]),
+          step.machine, maps[i], coordinates[i], read, targets, int(dsts[i]),
           signals, int(bars[i]), one,
       )
-      nbytes = maps[i].tile_bytes * (4 if gather else 1)
+      nbytes = maps[i].tile_bytes * (4 if op.mode == "tile::gather4" else 1)
       units.submit(
           step, "tma load", i, run, where=one.where,
           writes=units.ranges("shared", targets, run.dst, nbytes),
@@ -174,28 +195,27 @@ def load(op):
   return execute
 
 
-@instruction(
-    f"cp.async.bulk.tensor.{_DIM}.<space:shared::cta|shared::cluster>.global"
-    ".<mode:im2col::w::128|im2col::w|im2col>.mbarrier::complete_tx::bytes"
-    f"[.<multicast:multicast::cluster>][.cta_group::<group:1|2>]{_HINT}",
-    "[dst], [map, {coords}], [bar], {offsets}, x?, y?",
-    section="9.7.9.27.1.2 (cp.async.bulk.tensor)",
-)
-def load_im2col(op):
-  raise op.unsupported("im2col; expected a tiled tensor map.")
+def _read_rows(tensor_map, coordinates, memory, who):
+  column, *rows = coordinates
+  return tma.read_rows(tensor_map, column, rows, memory, who)
+
+
+def _read_pixels(tensor_map, coordinates_and_offsets, memory, who):
+  coordinates, offsets = coordinates_and_offsets
+  return tma.read_pixels(tensor_map, coordinates, offsets, memory, who)
 
 
 class _Load:
   """A load in flight."""
 
   def __init__(
-      self, machine, tensor_map, coordinates, gather, targets, dst, signals,
+      self, machine, tensor_map, coordinates, read, targets, dst, signals,
       bar, who,
   ):
     self.machine = machine
     self.tensor_map = tensor_map
     self.coordinates = coordinates
-    self.gather = gather
+    self.read = read
     self.targets = targets
     self.dst = dst
     self.signals = signals
@@ -204,15 +224,9 @@ class _Load:
 
   def __call__(self) -> None:
     machine, who = self.machine, self.who
-    if self.gather:
-      column, *rows = self.coordinates
-      tile = tma.read_rows(
-          self.tensor_map, column, rows, machine.spaces.global_memory, who
-      )
-    else:
-      tile = tma.read_tile(
-          self.tensor_map, self.coordinates, machine.spaces.global_memory, who
-      )
+    tile = self.read(
+        self.tensor_map, self.coordinates, machine.spaces.global_memory, who
+    )
     for target, signal in zip(self.targets, self.signals):
       tma.put_tile(
           self.tensor_map, target, self.dst, tile, machine.shared, who
@@ -229,6 +243,15 @@ def _check_tail(op: Any) -> None:
     raise op.unsupported(
         f"expected {expected} operands (multicast mask, cache policy) after"
         f" the mbarrier, got {got}."
+    )
+
+
+def _check_offsets(op: Any) -> None:
+  expected = int(op.dim[0]) - 2
+  if expected < 1 or len(op.offsets) != expected:
+    raise op.unsupported(
+        "expected .3d, .4d or .5d and an offset for each dimension but two,"
+        f" got {len(op.offsets)} offsets."
     )
 
 
@@ -273,7 +296,7 @@ def store(op):
     coordinates = _coordinates(step, op)
     for i, cta, thread in units.threads(step):
       one = units.issuer(step, i, what)
-      _check_dim(op, maps[i], one)
+      _check_map(op, maps[i], one)
       run = _Store(
           step.machine, maps[i], coordinates[i], scatter, cta, int(srcs[i]),
           reduction, one,
@@ -542,7 +565,7 @@ def prefetch_tensor(op):
 
   def execute(step):
     for tensor_map in _tensor_maps(step, op, what):
-      _check_dim(op, tensor_map, units.issuer(step, 0, what))
+      _check_map(op, tensor_map, units.issuer(step, 0, what))
 
   return execute
 
