@@ -315,6 +315,73 @@ class SchedulerTest(_Base):
         self.SPIN.replace("mov.u32 %r0, %warpid", "mov.u32 %r0, %laneid")
     )
 
+  # The lanes of a warp wait for one mbarrier on both sides of a branch. One of
+  # those that go first lets another warp complete the next phase, before which
+  # the others must have had their turn.
+  PHASES = """
+    .shared .align 8 .b64 bar[2];
+    .reg .b32 %i, %parity, %lane;
+    mov.b32 %r4, bar;
+    setp.eq.u32 %p, %thread, 0;
+    and.b32 %lane, %thread, 31;
+    @%p mbarrier.init.shared.b64 [%r4], 1;
+    @%p mbarrier.init.shared.b64 [%r4+8], 1;
+    bar.sync 0;
+    mov.b32 %i, 0;
+    setp.ge.u32 %p, %thread, 32;
+    @%p bra PRODUCER;
+    setp.lt.u32 %s0, %lane, 16;
+    setp.eq.u32 %s1, %lane, 0;
+    LOOP:
+    and.b32 %parity, %i, 1;
+    @!%s0 bra SECOND;
+    FIRST: mbarrier.try_wait.parity.shared.b64 %q, [%r4], %parity;
+    @!%q bra FIRST;
+    WORK
+    @%s1 mbarrier.arrive.shared.b64 _, [%r4+8];
+    bra JOIN;
+    SECOND: mbarrier.try_wait.parity.shared.b64 %q, [%r4], %parity;
+    @!%q bra SECOND;
+    JOIN:
+    add.u32 %i, %i, 1;
+    setp.lt.u32 %q, %i, 12;
+    @%q bra LOOP;
+    bra END;
+    PRODUCER:
+    setp.ne.u32 %p, %lane, 0;
+    @%p bra END;
+    FILL:
+    not.b32 %parity, %i;
+    and.b32 %parity, %parity, 1;
+    EMPTY: mbarrier.try_wait.parity.shared.b64 %q, [%r4+8], %parity;
+    @!%q bra EMPTY;
+    mbarrier.arrive.shared.b64 _, [%r4];
+    add.u32 %i, %i, 1;
+    setp.lt.u32 %q, %i, 12;
+    @%q bra FILL;
+    END:
+    mad.wide.u32 %rd1, %thread, 4, %in0;
+    st.global.b32 [%rd1], %i;
+  """
+
+  @parameterized.product(order=("eager", "lazy", *range(8)), work=(0, 20, 60))
+  def test_lanes_do_not_miss_a_phase(self, order, work):
+    body = self.PHASES.replace("WORK", "add.u32 %r9, %i, 1;\n" * work)
+    [counts] = snippets.run(
+        body, np.zeros(64, np.uint32), threads=64, order=order,
+        max_steps=20_000,
+    )
+    np.testing.assert_array_equal(counts, [12] * 33 + [0] * 31)
+
+  @parameterized.parameters("eager", "lazy", *range(8))
+  def test_a_spin_does_not_starve_the_own_warp(self, order):
+    # In any order: the spinning lanes come first, or last, in the program.
+    for lane in (0, 31):
+      body = self.SPIN.replace("%warpid", "%laneid").replace(
+          "setp.eq.u32 %p, %r0, 0", f"setp.eq.u32 %p, %r0, {lane}"
+      )
+      snippets.run(body, threads=32, order=order, max_steps=20_000)
+
   def test_policy(self):
     """Any choice of threads must give the same result."""
 

@@ -25,7 +25,7 @@ from .bulk import _BITS, BAR, _tensor, elected, prepare
 from .memory import dump_shared, fill_shared
 from .snippet import Im2colMap, Map, Snippet
 
-# One image dimension has bounds for windows of 4 with padding (2, 1), and so on.
+# Bounds by the number of image dimensions, as of small windows with padding.
 _BOUNDS = {
     1: ((-2,), (-2,)),
     2: ((-1, -2), (-1, 1)),

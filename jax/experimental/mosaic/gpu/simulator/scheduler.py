@@ -95,33 +95,68 @@ class Shuffled:
   """Takes turns at random: one warp, or all that stand where it stands.
 
   Between turns asynchronous operations advance at random, too.
+
+  A warp whose lanes went apart keeps its turn, up to `keep` times in a row,
+  until those that were left behind have executed as many steps as the others.
+  More than `lag` steps behind they go first, for the reason that MinPc has.
   """
 
-  def __init__(self, seed: int):
+  def __init__(self, seed: int, keep: int = 8, lag: int = 24):
     self._random = np.random.default_rng(seed)
-    self.patience = 64
+    self.patience = 64  # Of no use here.
+    self.keep = keep
+    self.lag = lag
+    self._kept = 0  # Turns since the last random one.
+    # Steps that the other lanes of its warp are ahead of a lane, int64 [T].
+    self._behind: np.ndarray | None = None
+    self._last: np.ndarray | None = None  # Who had the last turn.
+    self._steps = 0  # Before the last turn.
 
   def choose(self, scheduler: Scheduler) -> Choice | None:
+    self._count(scheduler)
     random = self._random
-    while random.random() < 0.3 and scheduler.machine.asynchrony.drain_one():
-      pass
-    scheduler.spinning = False  # Every warp gets its turn some time.
+    scheduler.spinning = False  # Every lane gets its turn some time.
     runnable = np.flatnonzero(scheduler.state == RUNNABLE)
-    if not runnable.size:
-      return None
-    one = runnable[random.integers(runnable.size)]
-    together = runnable
-    if random.random() < 0.7:
-      together = runnable[runnable // WARP == one // WARP]
+    behind = runnable[self._behind[runnable] > 0]
+    keep = behind.size > 0 and self._kept < self.keep
+    if keep:
+      self._kept += 1
+      together = runnable[np.isin(runnable // WARP, behind // WARP)]
+    else:
+      self._kept = 0
+      while random.random() < 0.3 and scheduler.machine.asynchrony.drain_one():
+        pass
+      runnable = np.flatnonzero(scheduler.state == RUNNABLE)
+      if not runnable.size:
+        return None
+      one = runnable[random.integers(runnable.size)]
+      together = runnable
+      if random.random() < 0.7:
+        together = runnable[runnable // WARP == one // WARP]
     # Within a warp, the smallest pc lets both sides of a branch meet again.
-    pc = scheduler.pc[together].min()
     pcs = scheduler.pc[together]
+    late = self._behind[together] > self.lag
+    pc = pcs[late].min() if late.any() else pcs.min()
     threads = together[pcs == pc]
-    limit = int(pc) + int(random.integers(1, 48))
+    limit = _NO_LIMIT if keep else int(pc) + int(random.integers(1, 48))
     later = pcs[pcs > pc]
     if later.size:
       limit = min(limit, int(later.min()))
+    self._last = threads
     return Choice(int(pc), threads, limit)
+
+  def _count(self, scheduler: Scheduler) -> None:
+    """Accounts for the last turn."""
+    if self._behind is None:
+      self._behind = np.zeros(scheduler.pc.size, np.int64)
+    elif self._last is not None:
+      behind, steps = self._behind, scheduler.steps - self._steps
+      of_warps = np.zeros(behind.size // WARP, np.bool_)
+      of_warps[self._last // WARP] = True
+      behind.reshape(-1, WARP)[of_warps] += steps
+      behind[self._last] = np.maximum(behind[self._last] - 2 * steps, 0)
+      behind[scheduler.state != RUNNABLE] = 0
+    self._last, self._steps = None, scheduler.steps
 
 
 @dataclasses.dataclass
