@@ -81,16 +81,28 @@ class DocsTest(parameterized.TestCase):
     output = self.run_in_folder(commands[1], shell=True)
     self.assertEqual(output, "kernel.ptx: 1 of 1 instructions are modelled\n")
 
+  def test_upstream_reports_are_listed(self):
+    text = (_DOCS / "upstream" / "README.md").read_text()
+    for script in (_DOCS / "upstream").glob("*.py"):
+      self.assertTrue(script.with_suffix(".md").exists(), script)
+      self.assertIn(f"| [{script.stem}]({script.stem}.md) |", text)
+
   def test_every_block_is_run(self):
     text = (_DOCS / "simulator.md").read_text()
     self.assertEqual(text.count("\n```") / 2, len(_BLOCK.findall(text)))
     self.assertEqual({k for k, _ in _BLOCK.findall(text)}, {"python", "sh"})
 
-  @parameterized.parameters("cluster_axes", "store_done_barrier")
-  def test_upstream_reports(self, name):
+  @parameterized.parameters(
+      ("cluster_axes", "Deadlock"),
+      ("store_done_barrier", "Deadlock"),
+      ("response_released_early",
+       "Race: write of shared memory .* of CTA .1,0,0. by clusterlaunchcontrol"
+       ".try_cancel, and the earlier read by ld"),
+  )
+  def test_upstream_reports(self, name, symptom):
     script = _DOCS / "upstream" / f"{name}.py"
     output = self.run_in_folder([sys.executable, str(script)])
-    self.assertIn("as it is: Deadlock", output)
+    self.assertRegex(output, f"as it is: {symptom}")
     self.assertRegex(output, r"with .*: 0 of \d+ elements are wrong")
 
 
