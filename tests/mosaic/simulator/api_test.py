@@ -28,7 +28,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import arith, gpu
+from jax._src.lib.mlir.dialects import arith, gpu, memref
 
 import jax
 from jax.experimental.mosaic import gpu as mgpu
@@ -227,6 +227,41 @@ class ApiTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, "num_sms of at least 1, got 0"):
       with simulator.simulate(num_sms=0):
         pass
+
+  def test_bad_check_races(self):
+    with self.assertRaisesRegex(ValueError, "True, False or 'lanes', got 'w'"):
+      with simulator.simulate(check_races="w"):
+        pass
+
+  @parameterized.product(
+      ordered=(True, False), check_races=(True, "lanes")
+  )
+  def test_lanes_race(self, ordered, check_races):
+    """Neighbours exchange numbers through shared memory."""
+
+    def body(ctx, x, out, smem):
+      del ctx
+      index = ir.IndexType.get()
+      thread = gpu.thread_id(gpu.Dimension.x)
+      memref.store(memref.load(x, [thread]), smem, [thread])
+      if ordered:
+        mgpu.utils.warp_barrier()
+      other = arith.xori(thread, arith.constant(index, 1))
+      memref.store(memref.load(smem, [other]), out, [thread])
+
+    ty = jax.ShapeDtypeStruct((128,), jnp.int32)
+    x = _random((128,), np.int32)
+    # Only a checker of lanes can tell, for the simulator executes them together.
+    reported = not ordered and check_races == "lanes"
+    with (
+        self.assertRaisesRegex(errors.RaceError, "by lane . of the same warp")
+        if reported
+        else contextlib.nullcontext()
+    ):
+      with simulator.simulate(check_races=check_races):
+        kernel = _as_gpu_kernel(body, (1, 1, 1), (128, 1, 1), ty, ty, ty)
+        result = np.asarray(kernel(x))
+      np.testing.assert_array_equal(result, x.reshape(-1, 2)[:, ::-1].ravel())
 
   def test_bad_order(self):
     x = np.ones((128, 64), np.float32)

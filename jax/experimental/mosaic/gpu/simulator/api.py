@@ -34,7 +34,7 @@ from jax._src.pallas import mpmd
 import jax
 from jax.experimental.mosaic.gpu import core, deviceless
 
-from . import buffers, errors, launch, machine, progress, races
+from . import buffers, errors, lanes, launch, machine, progress, races
 from . import observers as observers_lib
 from . import report as report_lib
 
@@ -67,7 +67,8 @@ class Simulation:
     order: When asynchronous operations take effect.
     observers: Makes further observers for a run.
     num_sms: How many CTAs run at a time.
-    check_races: Whether accesses that nothing orders are errors.
+    check_races: Whether accesses that nothing orders are errors, "lanes" for
+      also those of the lanes of a warp.
     runs: The runs so far, the oldest one first.
     error: The first error of a run.
     thread: The thread that entered it, None for one that is never left.
@@ -76,7 +77,7 @@ class Simulation:
   order: Any = "eager"
   observers: Callable[[], Sequence[observers_lib.Observer]] = tuple
   num_sms: int = launch.NUM_SMS
-  check_races: bool = False
+  check_races: bool | str = False
   runs: MutableSequence[Run] = dataclasses.field(default_factory=list)
   error: Exception | None = None
   thread: int | None = None
@@ -94,6 +95,7 @@ class Simulation:
               observers_lib.TmemRules(),
               report,
               *([races.Races()] if self.check_races else []),
+              *([lanes.LaneRaces()] if self.check_races == "lanes" else []),
               *([shown] if shown else []),
               *self.observers(),
           ],
@@ -166,7 +168,7 @@ def simulate(
     order: Any = "eager",
     observers: Callable[[], Sequence[observers_lib.Observer]] = tuple,
     num_sms: int = launch.NUM_SMS,
-    check_races: bool = False,
+    check_races: bool | str = False,
 ) -> Iterator[Simulation]:
   """Runs Mosaic GPU kernels on a simulated B200 instead of a GPU.
 
@@ -191,7 +193,8 @@ def simulate(
       the work of others (clusterlaunchcontrol) do so.
     check_races: Whether accesses to shared, tensor and global memory that
       nothing orders are errors, in whatever order they happen this time. It
-      makes runs up to twice as long.
+      makes runs up to twice as long. With "lanes", the lanes of a warp are
+      checked against each other, too, in shared memory.
 
   Raises:
     SimulationError: If a kernel does something that the PTX ISA does not allow,
@@ -199,6 +202,11 @@ def simulate(
   """
   if num_sms < 1:
     raise ValueError(f"Expected num_sms of at least 1, got {num_sms}")
+  if not isinstance(check_races, bool) and check_races != "lanes":
+    raise ValueError(
+        "Expected check_races to be True, False or 'lanes', got"
+        f" {check_races!r}"
+    )
   simulation = Simulation(
       order=order, observers=observers, num_sms=num_sms,
       check_races=check_races,

@@ -112,6 +112,7 @@ class SharedMemory:
       observer.on_attach(self)
     self._on_read = listeners(observers, "on_read")
     self._on_write = listeners(observers, "on_write")
+    self._on_store = listeners(observers, "on_store")
 
   def view(self, nbytes: int) -> np.ndarray:
     """The memory as [num_ctas, size // nbytes] words (size multiple of 16)."""
@@ -195,6 +196,8 @@ class SharedMemory:
     self.check(cta, addr, nbytes, who, align or nbytes, "write")
     for hook in self._on_write:
       hook("shared", cta, addr, nbytes, who)
+    for hook in self._on_store:
+      hook(cta, addr, data, who)
     if align and align < nbytes and (addr % nbytes).any():
       cta, addr = np.broadcast_arrays(cta, addr)
       self.data[cta[..., None], addr[..., None] + np.arange(nbytes)] = data

@@ -96,6 +96,12 @@ class Observer:
   def on_write(self, space: str, cta, addr, nbytes: int, who: Access) -> None:
     """Bytes are about to be written."""
 
+  def on_store(self, cta, addr, data, who: Access) -> None:
+    """Data, uint8 [..., bytes], is about to be written to shared memory.
+
+    Not told of what copies write in chunks of 16 bytes.
+    """
+
   def on_tmem_read(self, cta, lanes, columns, who: Access) -> None:
     """Tensor memory cells are about to be read."""
 

@@ -1167,17 +1167,23 @@ _ACTIONS = (
     ("cp.async.bulk.wait_group", "_wait_group"),
     ("cp.async.commit_group", "_commit_copies"),
     ("cp.async.wait_", "_wait_copies"),
-    ("atom.", "strong"),
-    ("red.async", "none"),
-    ("red.", "strong"),
 )
 _STRONG = (".relaxed", ".acquire", ".release", ".volatile", ".mmio")
 
 
+def is_strong(opcode: str) -> bool:
+  """Whether an instruction releases or acquires what is at its address."""
+  if opcode.startswith(("ld.", "st.")):
+    return any(s in opcode for s in _STRONG)
+  return opcode.startswith(("atom.", "red.")) and not opcode.startswith(
+      "red.async"
+  )
+
+
 def _action(instruction: ptx.Instruction) -> str:
   opcode = instruction.opcode
-  if opcode.startswith(("ld.", "st.")):
-    return "strong" if any(s in opcode for s in _STRONG) else "none"
+  if is_strong(opcode):
+    return "strong"
   for prefix, action in _ACTIONS:
     if opcode.startswith(prefix):
       return action
