@@ -175,7 +175,8 @@ def compute(
   Args:
     tree: the pristine tree.
     series: the patches, in order.
-    tests: whether the patches' tests, and all that lies in tests/, come along.
+    tests: whether the patches' tests, and all that lies outside of jax/, come
+      along.
     repo: where new files and tests come from; this repository by default.
 
   Returns:
@@ -200,7 +201,7 @@ def compute(
       old = state.get(path, tree.read(path))
       _check_parses(path, old, files[path], patch, tree)
     for path in expand(patch.new_files, repo):
-      if tests or not path.startswith("tests/"):
+      if tests or path.startswith("jax/"):
         files[path] = _bring(path, patch, tree, repo)
     for path in patch.tests if tests else ():
       if path not in state:

@@ -144,8 +144,8 @@ class Patch:
     body: why: the hardware reason, and where that was verified.
     edits: the changes of JAX's own files, applied in this order.
     new_files: files of this repository that the patch brings into the tree; a
-      trailing slash names a folder with everything under it. What lies in
-      tests/ (a helper of the tests) does not go into the wheel.
+      trailing slash names a folder with everything under it. What lies
+      outside of jax/ (helpers of tests, docs) does not go into the wheel.
     tests: test files that must pass with the patch. The first patch of the
       series that names one brings it into the tree.
   """

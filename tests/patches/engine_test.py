@@ -85,12 +85,16 @@ class EngineTest(absltest.TestCase):
 
   def test_tests_stay_out_of_the_wheel(self):
     (self.repo / "tests/a_util.py").touch()
+    (self.repo / "docs").mkdir()
+    (self.repo / "docs/a.md").touch()
     patch = make_patch(
-        new_files=("jax/new/", "tests/a_util.py"), tests=("tests/a_test.py",)
+        new_files=("jax/new/", "tests/a_util.py", "docs/a.md"),
+        tests=("tests/a_test.py",),
     )
     with_tests = engine.compute(self.tree, [patch], repo=self.repo)
     self.assertContainsSubset(
-        ["tests/a_test.py", "tests/a_util.py"], with_tests[0].files
+        ["docs/a.md", "tests/a_test.py", "tests/a_util.py"],
+        with_tests[0].files,
     )
     files = engine.compute(self.tree, [patch], tests=False, repo=self.repo)
     self.assertEqual(list(files[0].files), ["jax/new/a.py"])

@@ -251,7 +251,7 @@ class ApiTest(parameterized.TestCase):
 
     ty = jax.ShapeDtypeStruct((128,), jnp.int32)
     x = _random((128,), np.int32)
-    # Only a checker of lanes can tell, for the simulator executes them together.
+    # Only a checker of lanes can tell: the simulator executes them together.
     reported = not ordered and check_races == "lanes"
     with (
         self.assertRaisesRegex(errors.RaceError, "by lane . of the same warp")

@@ -90,7 +90,7 @@ CASES = {
         f"""{_INIT}
         st.shared.b32 [%r2], %r0;
         mbarrier.arrive.shared.b64 _, [%r4];
-        !WAIT: mbarrier.try_wait.parity.shared.b64 %s1, [%r4], 0; @!%s1 bra WAIT;
+        !W: mbarrier.try_wait.parity.shared.b64 %s1, [%r4], 0; @!%s1 bra W;
         ld.shared.b32 %r5, [%r3];
         """,
         _WRITE_READ,

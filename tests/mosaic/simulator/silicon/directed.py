@@ -12,7 +12,10 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""div, rcp and sqrt rounded to zero, down and up."""
+"""div, rcp and sqrt rounded to zero, down and up.
+
+Also to nearest where the result is about the smallest normal number.
+"""
 
 from __future__ import annotations
 
@@ -50,15 +53,19 @@ def _tiny_results(name: str, type_: str, count: int = 128) -> list[np.ndarray]:
 
 def snippets() -> Iterator[Snippet]:
   for type_, mode, ftz in itertools.product(
-      ("f32", "f64"), ("rz", "rm", "rp"), ("", ".ftz")
+      ("f32", "f64"), ("rn", "rz", "rm", "rp"), ("", ".ftz")
   ):
     if type_ == "f64" and ftz:
       continue
     for name in ("div", "rcp", "sqrt"):
       opcode = f"{name}.{mode}{ftz}.{type_}"
+      tiny = [] if name == "sqrt" else _tiny_results(name, type_)
       columns = operands(name, type_, 2 if name == "div" else 1, 640)
-      if name != "sqrt":
-        tiny = _tiny_results(name, type_)
+      if mode == "rn":
+        columns = tiny
+      elif tiny:
         columns = [np.concatenate(pair) for pair in zip(columns, tiny)]
+      if not columns:
+        continue
       letters = ", ".join(["%a", "%b"][: len(columns)])
       yield each(opcode, f"{opcode} %x, {letters};", columns, f"b{type_[1:]}")

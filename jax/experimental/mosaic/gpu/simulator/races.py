@@ -49,10 +49,11 @@ Completion (of a phase, ...) hands on those, and the operation itself.
 A tcgen05.ld is complete for the one who frees tensor memory when its registers
 were used, and for the one who overwrites it only after tcgen05.wait::ld.
 
-Not checked: the lanes of a warp against each other, an mbarrier wait with
-.relaxed (it orders here), scopes (.cta orders as .gpu does), generic reads
-before asynchronous writes (except those of clusterlaunchcontrol.try_cancel)
-for a missing proxy fence, and writes after reads in global memory.
+Not checked: the lanes of a warp against each other (see lanes.py), an mbarrier
+wait with .relaxed (it orders here), scopes (.cta orders as .gpu does), generic
+reads before asynchronous writes (except those of
+clusterlaunchcontrol.try_cancel) for a missing proxy fence, and writes after
+reads in global memory.
 
 Shared and global memory are tracked in words of 4 bytes, with a mask of the
 bytes; tensor memory in columns of 16 lanes. A place remembers its last write
