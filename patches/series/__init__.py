@@ -17,8 +17,10 @@
 # The order in which they apply.
 ORDER: tuple[str, ...] = (
     "compile_kernels_for_a_b200_without_a_gpu",
+    "describe_matmuls_of_one_tcgen05_mma_call_for_tests",
     "add_the_tile_arithmetic_of_multi_tile_tcgen05_mma",
-    "support_tmem_references_of_several_row_tiles",
+    "slice_tmem_references_by_row_tiles",
+    "load_and_store_tmem_references_of_several_row_tiles",
     "size_tmem_allocations_by_their_layout",
     "issue_several_m_tiles_and_a_short_last_n_tile",
     "support_sparse_mma_over_several_m_and_n_tiles",
@@ -35,7 +37,8 @@ ORDER: tuple[str, ...] = (
     "support_sparse_4_bit_and_tf32_mma_in_warpgroup_semantics",
     "format_sparse_metadata_of_4_bit_types_and_tf32",
     "check_the_memory_space_of_sparse_metadata",
-    "check_sparse_metadata_and_scales_while_tracing",
+    "check_sparse_metadata_while_tracing",
+    "check_block_scales_while_tracing",
     "say_which_rows_of_tmem_can_be_sliced",
     "test_tcgen05_mma_over_several_tiles",
     "simulate_blackwell_kernels_on_a_cpu",

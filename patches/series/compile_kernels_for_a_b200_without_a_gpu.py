@@ -30,9 +30,6 @@ Needs the wheels of the CUDA plugin, but no driver and no toolkit.
 
 Verified: compiled with ptxas for sm_100a on a machine without a GPU.
 """,
-    new_files=(
-        "jax/experimental/mosaic/gpu/deviceless.py",
-        "tests/mosaic/gpu_tiles_test_util.py",
-    ),
+    new_files=("jax/experimental/mosaic/gpu/deviceless.py",),
     tests=("tests/mosaic/gpu_deviceless_test.py",),
 )

@@ -12,22 +12,22 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Sparse metadata and scales that do not fit are refused while tracing."""
+"""Sparse metadata that does not fit is refused while tracing."""
 
 from patches.model import Edit, Patch
 
 _PRIMITIVES = "jax/_src/pallas/mosaic_gpu/primitives.py"
 
 PATCH = Patch(
-    subject="[Pallas:MGPU] Check sparse metadata and scales while tracing",
+    subject="[Pallas:MGPU] Check sparse metadata while tracing",
     body="""
-A shape, element type or layout of sparse metadata or block scales that
-does not fit to the matmul was only found while lowering, if at all in
-words about the mistake: with Warpgroup semantics, wrong layouts ended
-in "Failed to infer a possible set of layouts" and wrong types in a
-verification error that asks to file a bug. tcgen05_mma now checks them
-as it checks the shapes of its other operands, with the messages that
-the lowering has for the same mistakes.
+A shape, element type or layout of sparse metadata that does not fit to
+the matmul was only found while lowering, if at all in words about the
+mistake: with Warpgroup semantics, wrong layouts ended in "Failed to
+infer a possible set of layouts" and wrong types in a verification error
+that asks to file a bug. tcgen05_mma now checks them as it checks the
+shapes of its other operands, with the messages that the lowering has
+for the same mistakes.
 
 For 4-bit types, metadata may have two shapes: how many elements a pair
 of entries describes depends on the GPU. The lowering knows which.
@@ -41,11 +41,8 @@ Verified: by the tests, which need no GPU.
             anchor="if (lhs_k * $FACTOR) != rhs_k: $$$",
             action="after",
             code="""
-collective = collective_axis is not None
 if is_sparse:
   _check_mma_sparse_metadata(a_sparse_metadata, lhs_m, rhs_k, a.dtype)
-if a_scale is not None and b_scale is not None:
-  _check_mma_scales(a_scale, b_scale, lhs_m, acc_n, a.dtype, collective)
 """,
         ),
         Edit(
@@ -100,45 +97,9 @@ def _check_mma_sparse_metadata(
   _check_mma_layout(
       what, metadata, gpu_core.TMEMLayout.SPARSE_METADATA_LAYOUT
   )
-
-
-def _check_mma_scales(
-    a_scale: _Ref,
-    b_scale: _Ref,
-    m: int,
-    n: int,
-    a_dtype: jnp.dtype,
-    collective: bool,
-) -> None:
-  if not (_is_tmem_ref(a_scale) and _is_tmem_ref(b_scale)):
-    return  # An error of the abstract eval.
-  scale_dtypes = [jnp.dtype(jnp.float8_e8m0fnu)]
-  if dtypes.itemsize_bits(a_dtype) == 4:
-    scale_dtypes.append(jnp.dtype(jnp.float8_e4m3fn))
-  _check_mma_operand("A scale dtype", a_scale.dtype, *scale_dtypes)
-  _check_mma_operand("B scale dtype", b_scale.dtype, a_scale.dtype)
-  k_scales = a_scale.shape[-1]
-  rows = 128 if m == 64 else m  # The scales of M=64 are padded.
-  _check_mma_operand("A scale shape", a_scale.shape, (rows, k_scales))
-  if b_scale.shape[0] % 128 or b_scale.shape[0] < n:
-    raise ValueError(
-        f"B scale shape[0] must be a multiple of 128 and >= N={n}, got"
-        f" {b_scale.shape[0]}"
-    )
-  _check_mma_operand(
-      "B scale shape", b_scale.shape, (b_scale.shape[0], k_scales)
-  )
-  layouts = gpu_core.TMEMLayout
-  _check_mma_layout("A scale", a_scale, layouts.SCALES_LAYOUT)
-  _check_mma_layout(
-      "B scale",
-      b_scale,
-      layouts.SCALES_M64_COLLECTIVE_LAYOUT
-      if collective and m == 64
-      else layouts.SCALES_LAYOUT,
-  )
 ''',
         ),
     ),
-    tests=("tests/mosaic/pallas_mma_operands_test.py",),
+    new_files=("tests/mosaic/pallas_mma_operands_test_util.py",),
+    tests=("tests/mosaic/pallas_mma_metadata_test.py",),
 )
