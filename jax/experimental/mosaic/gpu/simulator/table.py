@@ -43,17 +43,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import pkgutil
 import re
 from typing import Any, Callable
 
 from . import errors, ptx
 
 Execute = Callable[[Any], None]
-
-_ISA_MODULES = (
-    "integer", "floating", "convert", "move", "control", "warp", "memory",
-    "matrix", "call", "tcgen05", "tma", "mbarrier",
-)
 
 
 class Op:
@@ -194,8 +190,9 @@ def instruction(
 @functools.cache
 def load() -> None:
   """Imports every module of the ISA, which fills the table."""
-  for name in _ISA_MODULES:
-    importlib.import_module(f".isa.{name}", __package__)
+  isa = importlib.import_module(".isa", __package__)
+  for module in pkgutil.iter_modules(isa.__path__):
+    importlib.import_module(f".isa.{module.name}", __package__)
 
 
 def lookup(ins: ptx.Instruction) -> tuple[Entry, dict[str, Any]]:
