@@ -43,6 +43,12 @@ _TCGEN05 = _GPU + "tcgen05.py"
 _CORE = _GPU + "core.py"
 _LOWERING = _GPU + "dialect_lowering.py"
 
+_INTERPRET = "jax/_src/pallas/mosaic_gpu/interpret/"
+_CALLBACKS = _INTERPRET + "gpu_callbacks.py"
+_OPERANDS = _INTERPRET + "tcgen05_operands.py"
+_HELPERS = "jax/_src/pallas/mosaic_gpu/helpers.py"
+_MEMORY = _INTERPRET + "shared_memory.py"
+
 _PLAIN = ("tcgen05_tiles_test.py",)
 _SPARSE = ("gpu_sparse_tiles_test.py",)
 _DENSE = ("gpu_mma_tiles_test.py",)
@@ -51,6 +57,8 @@ _ALLOC = ("gpu_tmem_alloc_test.py",)
 _SCALED = ("gpu_scaled_tiles_test.py",)
 _A_IN_TMEM = ("gpu_a_in_tmem_test.py",)
 _TWO_CTA = ("gpu_two_cta_tiles_test.py",)
+_INTERPRET_SPARSE = ("pallas_interpret_sparse_test.py",)
+_INTERPRET_TWO_CTAS = ("pallas_interpret_two_ctas_test.py",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,6 +350,37 @@ _MUTANTS = (
            "if layout is None and bitwidth == 1:", _ALLOC),
     Mutant(_LOWERING, "shape = cast(tuple[int, int], tuple(ref_ty.shape))",
            "shape = (128, ref_ty.shape[1])", _ALLOC),
+    # GPU interpret mode: formats of metadata and scales.
+    Mutant(_HELPERS, "halves.swapaxes(1, 4)", "halves.swapaxes(1, 1)",
+           _INTERPRET_SPARSE),
+    Mutant(_OPERANDS, "tiles.swapaxes(1, 2).reshape(shape)",
+           "tiles.reshape(shape)", _INTERPRET_SPARSE),
+    Mutant(_OPERANDS, "parts.transpose(0, 3, 2, 1, 4)",
+           "parts.transpose(0, 2, 3, 1, 4)", _INTERPRET_SPARSE),
+    Mutant(_OPERANDS, "valid = (first % 2 == 0) &", "valid = (first >= 0) &",
+           _INTERPRET_SPARSE),
+    Mutant(_OPERANDS, "rows[n // 2 :] += _ROWS - n // 2", "pass",
+           _INTERPRET_TWO_CTAS),
+    # Reads that race detection does not hear of.
+    Mutant(_CALLBACKS, "if clock is not None:\n      in_smem",
+           "if False:\n      in_smem", _INTERPRET_SPARSE),
+    Mutant(_CALLBACKS,
+           "self._read(key, shared_memory.access(key, transforms), clock)",
+           "self._read(key, shared_memory.access(key, transforms), None)",
+           _INTERPRET_SPARSE),
+    Mutant(_CALLBACKS, "self._read(self.a_key, self.a_access, clock)",
+           "self._read(self.a_key, self.a_access, None)", _INTERPRET_SPARSE),
+    # Two CTAs: the other one's part is missing, the same, or elsewhere.
+    Mutant(_CALLBACKS,
+           "return () if block_id % 2 else (block_id, block_id + 1)",
+           "return (block_id,)", _INTERPRET_TWO_CTAS),
+    Mutant(_CALLBACKS, "indexing.Slice(thread.block_id % 2 * size, size)",
+           "indexing.Slice(0, size)", _INTERPRET_TWO_CTAS),
+    Mutant(_CALLBACKS, "block.b_access, clock) for block in blocks]",
+           "block.b_access, clock) for block in blocks[::-1]]",
+           _INTERPRET_TWO_CTAS),
+    Mutant(_MEMORY, "clock.update(clock_of_other)", "pass",
+           _INTERPRET_TWO_CTAS),
 )
 
 

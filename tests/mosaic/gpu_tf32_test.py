@@ -14,41 +14,15 @@
 # ==============================================================================
 """Tests of tcgen05.mma with f32 operands (tf32), dense and 1:2 sparse."""
 
-import dataclasses
-
 from absl.testing import absltest
 from absl.testing import parameterized
 import gpu_tiles_test_util as test_util
 from jax._src.lib.mlir import ir
 from jax.experimental.mosaic.gpu import tcgen05
-import jax.numpy as jnp
 import numpy as np
 
 
-@dataclasses.dataclass(frozen=True)
-class Matmul(test_util.Matmul):
-  """A matmul of f32 operands, of which the tensor core takes 10 mantissa bits."""
-
-  dtype: object = jnp.float32
-  b_k_major: bool = True
-
-  @property
-  def entries(self) -> int:
-    return self.k
-
-  def random_args(self, rng):
-    if not self.sparse:
-      return super().random_args(rng)
-    b = self.random_values(rng, (self.k, self.n), jnp.float32)
-    values = self.random_values(rng, (self.m, self.a_k), jnp.float32)
-    # One of each two elements is kept.
-    kept = rng.integers(0, 2, (self.m, self.k // 2))
-    a = np.zeros((self.m, self.k // 2, 2))
-    np.put_along_axis(a, kept[..., None], values[..., None], axis=-1)
-    # Seen as two 16-bit halves each, elements 0 and 1 are 0, 1 and 2, 3.
-    positions = np.stack([2 * kept, 2 * kept + 1], axis=-1).astype(np.uint8)
-    metadata = test_util.format_metadata(positions, bits=16)
-    return [values, b.T, metadata], a.reshape(self.m, self.k), b
+Matmul = test_util.Tf32Matmul
 
 
 class Tf32Test(test_util.TestCase):

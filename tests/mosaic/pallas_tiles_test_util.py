@@ -23,10 +23,12 @@ import gpu_tiles_test_util as test_util
 import jax
 from jax import lax
 from jax._src import dtypes
+from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks
 from jax.experimental.mosaic.gpu import deviceless
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 import jax.numpy as jnp
+import numpy as np
 
 Semantics = plgpu.LoweringSemantics
 SEMANTICS = (Semantics.Lane, Semantics.Warpgroup)
@@ -86,16 +88,9 @@ class Matmul(test_util.Matmul):
     def body(*refs):
       *inputs, out, smem, loaded, done, tmem = refs
       for name, src in zip(names, inputs, strict=True):
-        kwargs = {}
-        if self.collective:
-          split = self.split_axis(name)
-          kwargs["collective_axes"] = axis
-          kwargs["leader_tracked"] = (
-              plgpu.CopyPartition.REPLICATED
-              if split is None
-              else plgpu.CopyPartition.PARTITIONED(split)
-          )
-        plgpu.copy_gmem_to_smem(src, smem[name], loaded, **kwargs)
+        plgpu.copy_gmem_to_smem(
+            src, smem[name], loaded, **self.copy_kwargs(name, axis)
+        )
       cta = lax.axis_index(axis) if self.collective else 0
 
       def issue():
@@ -116,46 +111,83 @@ class Matmul(test_util.Matmul):
       plgpu.barrier_wait(done)
       self.read_to(out.at[pl.ds(cta * self.m, self.m)], tmem["d"])
 
-    ctas = {}
-    if self.collective:
-      ctas = dict(cluster=(2,), cluster_names=(axis,))
     scratch = [
         self.smem_refs(),
         plgpu.Barrier(num_arrivals=len(names)),
         plgpu.Barrier(orders_tensor_core=True),
         self.tmem_scratch(),
     ]
-    out_type = jax.ShapeDtypeStruct(
-        (self.m * self.num_cta, self.n * self.num_cta), self.acc_dtype
+    return jax.jit(
+        kernel(
+            body, self.out_type, scratch, self.semantics, **self.cluster(axis)
+        )
     )
-    return jax.jit(kernel(body, out_type, scratch, self.semantics, **ctas))
+
+  def cluster(self, axis: str | None):
+    """Arguments of a kernel for its cluster."""
+    return {} if axis is None else dict(cluster=(2,), cluster_names=(axis,))
+
+  def copy_kwargs(self, name: str, axis: str | None):
+    """Arguments of the copy of an operand to SMEM."""
+    if axis is None:
+      return {}
+    split = self.split_axis(name)
+    partition = plgpu.CopyPartition.REPLICATED
+    if split is not None:
+      partition = plgpu.CopyPartition.PARTITIONED(split)
+    return dict(collective_axes=axis, leader_tracked=partition)
+
+  def check_interpreted(self, test, seed: int = 0) -> None:
+    """Runs the kernel in GPU interpret mode, which looks for races."""
+    args, a, b = self.random_args(np.random.default_rng(seed))
+    params = plgpu.InterpretGPUParams(detect_races=True)
+    try:
+      with plgpu.force_gpu_interpret_mode(params):
+        result = np.asarray(self.kernel()(*args))
+      # Before JAX 0.12, races are not raised.
+      races = gpu_callbacks.get_races()
+      test.assertFalse(races.races_found, "RACE DETECTED")
+    finally:
+      gpu_callbacks.reset_gpu_interpret_mode_state()
+    self.assert_close(test, result, a @ b)
 
   def issue_in(self, smem, tmem, done, axis: str | None):
-    """Issues the copies to TMEM and the call."""
-    kwargs = {}
-    if self.sparse:
-      plgpu.async_copy_sparse_metadata_to_tmem(
-          smem["metadata"], tmem["metadata"], collective_axis=axis
-      )
-      kwargs["a_sparse_metadata"] = tmem["metadata"]
-    if self.scale_dtype is not None:
-      for name in ("a_scale", "b_scale"):
-        plgpu.async_copy_scales_to_tmem(
-            smem[name], tmem[name], collective_axis=axis
-        )
-        kwargs[name] = tmem[name]
+    """Issues the copies to TMEM, the call and its commit."""
+    self.copy_to_tmem(smem, tmem, axis)
+    self.call(smem, tmem, False, axis)
+    plgpu.tcgen05_commit_arrive(done, collective_axis=axis)
+
+  def copy_to_tmem(self, smem, tmem, axis: str | None = None):
+    for name in tmem:
+      if name != "d":
+        self.copy_operand(name, smem, tmem, axis)
+
+  def copy_operand(self, name, smem, tmem, axis: str | None = None):
+    copy = {
+        "a": plgpu.async_copy_smem_to_tmem,
+        "metadata": plgpu.async_copy_sparse_metadata_to_tmem,
+    }.get(name, plgpu.async_copy_scales_to_tmem)
+    src = smem[name]
+    if name == "a" and not self.a_k_major:
+      src = src.transpose((1, 0))
+    copy(src, tmem[name], collective_axis=axis)
+
+  def call(self, smem, tmem, accumulate, axis: str | None = None):
     a, b = smem["a"], smem["b"]
     if not self.a_k_major:
       a = a.transpose((1, 0))
     if self.b_k_major:
       b = b.transpose((1, 0))
-    if self.a_in_tmem:
-      plgpu.async_copy_smem_to_tmem(a, tmem["a"], collective_axis=axis)
-      a = tmem["a"]
     plgpu.tcgen05_mma(
-        tmem["d"], a, b, accumulate=False, collective_axis=axis, **kwargs
+        tmem["d"],
+        tmem["a"] if self.a_in_tmem else a,
+        b,
+        a_sparse_metadata=tmem.get("metadata"),
+        a_scale=tmem.get("a_scale"),
+        b_scale=tmem.get("b_scale"),
+        accumulate=accumulate,
+        collective_axis=axis,
     )
-    plgpu.tcgen05_commit_arrive(done, collective_axis=axis)
 
   def read_to(self, out, d):
     if self.read == "whole":
@@ -206,3 +238,97 @@ class Matmul(test_util.Matmul):
             (rows, self.scales), self.scale_dtype, layout=layouts.SCALES_LAYOUT
         )
     return refs
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline(Matmul):
+  """A matmul in steps along K, each with a stage of SMEM and TMEM.
+
+  Attributes:
+    steps: The number of steps.
+    stages: The number of stages.
+    unawaited: Operand that is used before its copy to SMEM was awaited.
+    early: Operand whose stage in SMEM is overwritten too early.
+    one_stage: Operand of which all steps take the first stage in TMEM.
+    read_early: Whether the accumulator is read before the last MMA is done.
+  """
+
+  steps: int = 3
+  stages: int = 2
+  unawaited: str | None = None
+  early: str | None = None
+  one_stage: str | None = None
+  read_early: bool = False
+
+  def kernel(self):
+    fields = [field.name for field in dataclasses.fields(Matmul)]
+    one = Matmul(**{name: getattr(self, name) for name in fields})
+    one = dataclasses.replace(one, k=self.k // self.steps)
+    step_types = one.operand_types()
+    names = list(step_types)
+    axis = "x" if self.collective else None
+
+    def body(*refs):
+      *inputs, out, smem, loaded, consumed, d, tmem = refs
+      inputs = dict(zip(names, inputs, strict=True))
+      cta = lax.axis_index(axis) if self.collective else 0
+
+      def load(name, step):
+        # All operands are split along K.
+        k_axis = 0 if name == "b" and not self.b_k_major else 1
+        size = step_types[name].shape[k_axis]
+        index = (slice(None),) * k_axis + (pl.ds(step * size, size),)
+        stage = step % self.stages
+        plgpu.copy_gmem_to_smem(
+            inputs[name].at[index],
+            smem[stage][name],
+            loaded[name].at[stage],
+            **self.copy_kwargs(name, axis),
+        )
+
+      def issue(step):
+        stage = step % self.stages
+        for name in names:
+          if name != self.unawaited:
+            plgpu.barrier_wait(loaded[name].at[stage])
+        operands = dict(tmem[stage], d=d)
+        if self.one_stage:
+          operands[self.one_stage] = tmem[0][self.one_stage]
+        one.copy_to_tmem(smem[stage], operands, axis)
+        one.call(smem[stage], operands, step > 0, axis)
+        plgpu.tcgen05_commit_arrive(consumed.at[stage], collective_axis=axis)
+
+      for step in range(self.steps):
+        if self.early:
+          load(self.early, step)
+        if step >= self.stages:
+          plgpu.barrier_wait(consumed.at[step % self.stages])
+        for name in names:
+          if name != self.early:
+            load(name, step)
+        if self.collective:
+          pl.when(cta == 0)(functools.partial(issue, step))
+        else:
+          issue(step)
+      read = lambda: self.read_to(out.at[pl.ds(cta * self.m, self.m)], d)
+      if self.read_early:
+        read()
+      for step in range(self.steps - self.stages, self.steps):
+        plgpu.barrier_wait(consumed.at[step % self.stages])
+      read()
+
+    tmem = [one.tmem_scratch() for _ in range(self.stages)]
+    d = [refs.pop("d") for refs in tmem][0]
+    barrier = functools.partial(plgpu.Barrier, num_barriers=self.stages)
+    scratch = [
+        [one.smem_refs() for _ in range(self.stages)],
+        {name: barrier() for name in names},
+        barrier(orders_tensor_core=True),
+        d,
+        tmem,
+    ]
+    return jax.jit(
+        kernel(
+            body, self.out_type, scratch, self.semantics, **self.cluster(axis)
+        )
+    )
