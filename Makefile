@@ -14,8 +14,8 @@ export JAX_PLATFORMS ?= $(if $(wildcard /dev/nvidiactl),,cpu)
 # Kernels that were compiled once need not be compiled again.
 export MOSAIC_GPU_DEVICELESS_CACHE ?= $(CURDIR)/.cache/kernels
 
-.PHONY: demo test test-full mutants check bench bench-simulator bench-sass \
-  refresh clean
+.PHONY: demo test test-full mutants check check-releases buildifier bench \
+  bench-simulator bench-sass refresh clean
 
 $(BIN)/python:
 	python=$$(PYTHON='$(PYTHON)' tools/find_python)
@@ -52,6 +52,18 @@ mutants: $(VENV)/jax
 # Applies the series patch by patch to all supported releases.
 check: $(VENV)/jax
 	$(BIN)/python -m patches check --overlay
+
+# Runs the series' tests on all supported releases, each with its own jaxlib.
+check-releases: $(VENV)/jax
+	$(BIN)/python -m patches trial --jobs $(WORKERS)
+
+# Formats BUILD; its test then compares with what JAX's BUILD files would get.
+buildifier:
+	npm install --silent --no-fund --no-audit --prefix .cache/npm \
+	  @bazel/buildifier@8.2.1
+	.cache/npm/node_modules/.bin/buildifier --mode=fix --lint=warn \
+	  --warnings=-module-docstring BUILD
+	$(BIN)/python -m pytest --quiet tests/patches/bazel_test.py
 
 bench: bench-simulator bench-sass
 

@@ -19,7 +19,14 @@ import pathlib
 # The release that our wheel is built from.
 BASE = "0.12.0.1"
 # Every release that the series must apply to; `check` proves it.
-SUPPORTED = ("0.12.0.1", "0.11.2")
+SUPPORTED = ("0.12.0.1", "0.12.0", "0.11.2", "0.11.1")
+# Releases that were tried, and what they lack.
+REFUSED = {
+    "0.11.0": (
+        "its tcgen05.mma has one element type for both operands, which 6 edits"
+        " and the code of more refer to"
+    ),
+}
 # Local version label of our wheel. No dotted digits: JAX reads the numbers of
 # `jax.__version__` by splitting at dots.
 LABEL = "sparsetiles"

@@ -23,7 +23,9 @@ import sys
 from collections.abc import Sequence
 
 import patches
-from patches import check, engine, mails, refresh, state, trees
+from patches import (
+    check, engine, mails, refresh, state, trees, trial, upstream
+)
 from patches.model import PatchError
 
 
@@ -44,6 +46,8 @@ def _compute(args, tests: bool = True):
 
 
 def _apply(args) -> int:
+  if args.reverse:
+    return _reverse(args)
   tree, steps = _compute(args, tests=not args.no_tests)
   files = engine.merged(steps)
   engine.write(tree.root, files)
@@ -52,6 +56,24 @@ def _apply(args) -> int:
   print(
       f"applied {len(steps)} patches to JAX {tree.version}:"
       f" {len(files)} files written"
+  )
+  if missing := engine.left_out(tree, engine.load_series(args.upto)):
+    print(f"not in this tree, so left out: {', '.join(missing)}")
+  return 0
+
+
+def _reverse(args) -> int:
+  if args.upto or args.no_tests:
+    raise PatchError(
+        "Expected --reverse alone, which takes out all that was applied, got"
+        f" {'--upto' if args.upto else '--no-tests'} with it"
+    )
+  tree = engine.Tree.open(args.tree, args.as_version)
+  count, files = state.reverse(tree, engine.load_series())
+  removed = sum(content is None for content in files.values())
+  print(
+      f"took {count} patches out of JAX {tree.version}: {len(files) - removed}"
+      f" files restored, {removed} removed"
   )
   return 0
 
@@ -68,6 +90,14 @@ def _export(args) -> int:
     author = mails.Author(*match.groups())
   for mail in mails.export(tree, steps, pathlib.Path(args.out), author):
     print(mail)
+  if top := mails.enclosing_repository(tree.root):
+    folder = tree.root.resolve().relative_to(top.resolve()).as_posix()
+    print(
+        f"note: {tree.root} is a folder of the git repository {top}. In it"
+        " `git apply` would skip every file and still exit with 0: name the"
+        f" folder with --directory={folder}, to git apply and to git am",
+        file=sys.stderr,
+    )
   return 0
 
 
@@ -76,6 +106,20 @@ def _check(args) -> int:
   return check.check(
       bases, tests=not args.no_tests, jobs=args.jobs, overlay=args.overlay
   )
+
+
+def _trial(args) -> int:
+  return trial.trial(tuple(args.base or patches.SUPPORTED), args.jobs)
+
+
+def _upstream(args) -> int:
+  codes = [
+      upstream.compare(
+          base, pathlib.Path(args.tests), args.files, args.jobs
+      )
+      for base in args.base or [patches.BASE]
+  ]
+  return max(codes)
 
 
 def _refresh(args) -> int:
@@ -114,6 +158,8 @@ def _parser() -> argparse.ArgumentParser:
   )
   apply.add_argument("--no-tests", action="store_true",
                      help="leave the patches' tests out")
+  apply.add_argument("--reverse", action="store_true",
+                     help="take the patches out of the tree again")
 
   export = commands.add_parser("export", help="write mails for `git am`")
   export.set_defaults(run=_export)
@@ -139,6 +185,29 @@ def _parser() -> argparse.ArgumentParser:
       help="let the tests of all patches use the simulator",
   )
   check_.add_argument("--jobs", type=int, default=2, metavar="N")
+
+  trial_ = commands.add_parser(
+      "trial", help="run the series' tests on releases with their own jaxlib"
+  )
+  trial_.set_defaults(run=_trial)
+  trial_.add_argument("--base", action="append", metavar="RELEASE",
+                      choices=patches.SUPPORTED,
+                      help="only this release (may be repeated)")
+  trial_.add_argument("--jobs", type=int, default=2, metavar="N")
+
+  upstream_ = commands.add_parser(
+      "upstream-tests",
+      help="compare JAX's own tests with and without the patches",
+  )
+  upstream_.set_defaults(run=_upstream)
+  upstream_.add_argument("--tests", metavar="DIR", required=True,
+                         help="a checkout of JAX, or a folder with its tests")
+  upstream_.add_argument("--base", action="append", metavar="RELEASE",
+                         choices=patches.SUPPORTED,
+                         help="the release (may be repeated)")
+  upstream_.add_argument("--jobs", type=int, default=2, metavar="N")
+  upstream_.add_argument("files", nargs="*", metavar="FILE",
+                         help="which tests; by default those that need no GPU")
 
   refresh_ = commands.add_parser(
       "refresh", help="update the JAX installed here to the series"

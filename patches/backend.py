@@ -77,7 +77,7 @@ def build_sdist(sdist_directory, config_settings=None) -> str:
   """Packs this repository; JAX itself is not in it."""
   del config_settings
   name = f"jax-{wheel.VERSION}"
-  files = {p: (patches.REPO / p).read_bytes() for p in _repository_files()}
+  files = {p: (patches.REPO / p).read_bytes() for p in repository_files()}
   files["PKG-INFO"] = (
       f"Metadata-Version: 2.1\nName: jax\nVersion: {wheel.VERSION}\n"
   ).encode()
@@ -95,7 +95,7 @@ def build_sdist(sdist_directory, config_settings=None) -> str:
   return target.name
 
 
-def _repository_files() -> list[str]:
+def repository_files() -> list[str]:
   """Returns what git does not ignore, or outside git all but litter."""
   if (patches.REPO / ".git").exists():
     try:

@@ -14,17 +14,21 @@
 # ==============================================================================
 """Proving the series: `python -m patches check`.
 
-For every release: all anchors are found, the exported mails apply with
-`git am` to exactly what `apply` gives, and exporting twice gives the same
-bytes. After each patch the touched files compile and, on the release that our
-wheel is built from, the package imports and the patch's tests pass.
+For every release, as a wheel and laid out as a checkout: all anchors are found,
+the exported mails apply with `git am` to exactly what `apply` gives, and
+exporting twice gives the same bytes. After each patch the touched files compile
+and pass JAX's linter, and in the end JAX's type checker finds nothing new in
+them. On the release that our wheel is built from, that also holds after each
+patch, the package imports and the patch's tests pass.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
 import pathlib
+import py_compile
 import queue
 import subprocess
 import sys
@@ -34,7 +38,7 @@ from collections.abc import Callable, Sequence
 from concurrent import futures
 
 import patches
-from patches import engine, mails, trees
+from patches import checkout, engine, lint, mails, trees
 from patches import series as series_package
 from patches.model import Patch, PatchError
 
@@ -136,35 +140,44 @@ def _check_base(
     overlay: bool,
 ):
   """Yields the rows of one release."""
-  tree, steps = None, []
-
-  def anchors():
-    nonlocal tree, steps
-    tree = engine.Tree.open(trees.pristine(base))
-    steps = engine.compute(tree, series)
-    edits = sum(e.applies_to(base, False) for p in series for e in p.edits)
-    return f"{edits} edits, {len(engine.merged(steps))} files"
-
-  row = _timed(base, "anchors match once", anchors)
-  if not row.failure:
-    row.notes = tuple(_long_lines(tree, engine.merged(steps)))
-  yield row
-  if row.failure:
-    return
-  yield _timed(base, "export, git am, export again",
-               lambda: _check_mails(tree, steps))
-  installed = base == patches.BASE
-  rest = {}
-  if overlay:
-    # Also for the patches before the one that brings the simulator.
-    rest = {
-        path: (patches.REPO / path).read_bytes()
-        for path in engine.overlay_files(patches.REPO, _SIMULATOR)
-    }
   with tempfile.TemporaryDirectory(prefix="patches-") as folder:
-    yield from _check_steps(
-        tree, steps, pathlib.Path(folder), installed, tests, jobs, rest
-    )
+    tree, source, all_steps = None, None, []
+
+    def anchors():
+      nonlocal tree, source, all_steps
+      tree = engine.Tree.open(trees.pristine(base))
+      source = checkout.make(tree, pathlib.Path(folder) / "checkout")
+      all_steps = engine.compute(source, series)
+      edits = sum(len(source.edits(p)) for p in series)
+      return f"{edits} edits, {len(engine.merged(all_steps))} files"
+
+    row = _timed(base, "anchors match once", anchors)
+    if not row.failure:
+      row.notes = tuple(_long_lines(tree, engine.merged(all_steps)))
+    yield row
+    if row.failure:
+      return
+    # No edit looks at another file, so a wheel gets just fewer of them.
+    steps = [
+        engine.Step(step.patch, {
+            p: c for p, c in step.files.items() if p not in checkout.FILES
+        })
+        for step in all_steps
+    ]
+    for where, at, done in (("a wheel", tree, steps),
+                            ("a checkout", source, all_steps)):
+      yield _timed(base, f"export, git am onto {where}, export again",
+                   lambda at=at, done=done: _check_mails(at, done))
+    yield _timed(base, "ruff and byte-compile after each patch",
+                 lambda: _check_style(tree, steps))
+    root = pathlib.Path(folder) / "tree0"
+    trees.copy(tree.root, root)
+    yield _timed(base, "pyrefly after the last patch",
+                 lambda: _check_types(tree, steps, root))
+    if base == patches.BASE:
+      yield from _check_steps(
+          tree, steps, pathlib.Path(folder), tests, jobs, overlay
+      )
 
 
 def _long_lines(tree: engine.Tree, files: dict[str, bytes]):
@@ -189,8 +202,9 @@ def _check_mails(tree: engine.Tree, steps: Sequence[engine.Step]) -> str:
         raise PatchError(f"Expected the same mails twice, but {a.name} differs")
     repo = mails.Repo(folder / "am")
     repo.commit(mails.base_files(tree, steps), "pristine")
-    if first:
-      repo.git("am", "--quiet", "--keep-non-patch", *first)
+    for mail in first:
+      repo.require_applies(mail)
+      repo.git("am", "--quiet", "--keep-non-patch", mail)
     expected = engine.merged(steps)
     found = repo.files()
     different = [
@@ -209,26 +223,78 @@ def _check_mails(tree: engine.Tree, steps: Sequence[engine.Step]) -> str:
   return f"{len(first)} mails"
 
 
+def _check_style(tree: engine.Tree, steps: Sequence[engine.Step]) -> str:
+  """Lints and compiles all files, as they are after each patch."""
+  with tempfile.TemporaryDirectory(prefix="patches-") as name:
+    folder = pathlib.Path(name)
+    files = {}
+    for number, step in enumerate(steps):
+      for path, content in step.files.items():
+        if path.endswith(".py"):
+          files[f"{number}/{path}"] = content
+    engine.write(folder, files)
+    for path in files:
+      try:
+        py_compile.compile(str(folder / path), doraise=True)
+      except py_compile.PyCompileError as error:
+        raise PatchError(f"Expected {path} to compile, got {error}") from None
+    after = lint.style(folder, files)
+  before = lint.style(tree.root, engine.merged(steps))
+  for number, step in enumerate(steps):
+    prefix = f"{number}/"
+    found = collections.Counter({
+        (path.removeprefix(prefix), *rest): count
+        for (path, *rest), count in after.items()
+        if path.startswith(prefix)
+    })
+    lint.require_none(f"ruff after {step.patch.slug}", before, found)
+  return f"{len(files)} files"
+
+
+def _check_types(
+    tree: engine.Tree, steps: Sequence[engine.Step], root: pathlib.Path
+) -> str:
+  touched = engine.merged(steps)
+  before = lint.types(tree.root, touched)
+  engine.write(root, touched)
+  lint.require_none("pyrefly", before, lint.types(root, touched))
+  return "no new finding"
+
+
 def _check_steps(
-    tree, steps, folder, installed: bool, tests: bool, jobs: int, rest
+    tree: engine.Tree,
+    steps: Sequence[engine.Step],
+    folder: pathlib.Path,
+    tests: bool,
+    jobs: int,
+    overlay: bool,
 ):
   """Yields a row for the tree after each patch, in order."""
+  rest = {}
+  if overlay:
+    # Also for the patches before the one that brings the simulator.
+    rest = {
+        path: (patches.REPO / path).read_bytes()
+        for path in engine.overlay_files(patches.REPO, _SIMULATOR)
+    }
   free: queue.Queue[pathlib.Path] = queue.Queue()
   for i in range(max(1, min(jobs, len(steps)))):
-    trees.copy(tree.root, folder / f"tree{i}")
-    free.put(folder / f"tree{i}")
+    root = folder / f"tree{i}"
+    if not root.exists():
+      trees.copy(tree.root, root)
+    free.put(root)
   touched = engine.merged(steps)
   pristine = {path: tree.read(path) for path in touched}
+  types = lint.types(tree.root, touched)
 
   def run(number: int) -> Row:
     root = free.get()
     try:
       state = pristine | rest | engine.merged(steps[: number + 1])
       engine.write(root, state)
-      patch = steps[number].patch
       return _timed(
-          tree.version, patch.slug,
-          lambda: _check_tree(root, steps[number], installed, tests),
+          tree.version, steps[number].patch.slug,
+          lambda: _check_tree(root, steps[number], types, tests),
       )
     finally:
       free.put(root)
@@ -238,15 +304,12 @@ def _check_steps(
 
 
 def _check_tree(
-    root: pathlib.Path, step: engine.Step, installed: bool, tests: bool
+    root: pathlib.Path, step: engine.Step, types: lint.Findings, tests: bool
 ) -> str:
-  python = [p for p in step.files if p.endswith(".py")]
-  _run(root, "compile", ["-m", "py_compile", *python] if python else [])
-  done = ["compiles"]
-  if installed:
-    _run(root, "import", ["-c", _IMPORT, str(root)])
-    done.append("imports")
-  if installed and tests and step.patch.tests:
+  lint.require_none("pyrefly", types, lint.types(root, step.files))
+  _run(root, "import", ["-c", _IMPORT, str(root)])
+  done = ["pyrefly", "imports"]
+  if tests and step.patch.tests:
     output = _run(
         root, "tests",
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(root),
@@ -258,8 +321,6 @@ def _check_tree(
 
 def _run(root: pathlib.Path, what: str, args: Sequence[str]) -> str:
   """Runs Python in a tree, which then is where `jax` comes from."""
-  if not args:
-    return ""
   env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
   env["PYTHONPATH"] = str(root)
   # The same result with and without a GPU, and compiling for another one

@@ -27,7 +27,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 
 import patches
-from patches import rewrite
+from patches import bazel, rewrite
 from patches.model import AnchorError, Edit, Patch, PatchError
 
 _VERSION_FILE = "jax/version.py"
@@ -41,12 +41,10 @@ class Tree:
   Attributes:
     root: the folder that holds `jax/`.
     version: the release, such as 0.12.0.1.
-    checkout: whether it is a checkout of JAX's repository.
   """
 
   root: pathlib.Path
   version: str
-  checkout: bool
 
   @classmethod
   def open(cls, root: os.PathLike | str, version: str | None = None) -> Tree:
@@ -66,13 +64,18 @@ class Tree:
           " none; give the release with --as"
       )
     version = version or found[1]
+    if version in patches.REFUSED:
+      raise PatchError(
+          f"Expected a JAX release among {', '.join(patches.SUPPORTED)}, got"
+          f" {version} in {root}: {patches.REFUSED[version]}"
+      )
     if version not in patches.SUPPORTED:
       raise PatchError(
           f"Expected a JAX release among {', '.join(patches.SUPPORTED)}, got"
           f" {version} in {root}; to try the edits of the nearest release, add"
           " --as RELEASE"
       )
-    return cls(root, version, (root / "pyproject.toml").is_file())
+    return cls(root, version)
 
   def read(self, path: str) -> bytes | None:
     """Returns a file's content, or None if there is no such file."""
@@ -80,6 +83,14 @@ class Tree:
       return (self.root / path).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
       return None
+
+  def edits(self, patch: Patch) -> list[Edit]:
+    """Returns the edits of a patch that this tree needs."""
+    return [
+        e for e in patch.edits
+        if e.applies_to(self.version)
+        and not (e.checkout_only and self.read(e.file) is None)
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +102,10 @@ class Step:
 
 
 def load_series(upto: str | None = None) -> tuple[Patch, ...]:
-  """Returns the patches in order, up to the one with this slug."""
+  """Returns the patches in order, up to the one with this slug.
+
+  Each has the edits that add its targets to JAX's BUILD files.
+  """
   order = importlib.import_module(_SERIES).ORDER
   if upto is not None and upto not in order:
     raise PatchError(
@@ -101,6 +115,7 @@ def load_series(upto: str | None = None) -> tuple[Patch, ...]:
   if len(set(order)) != len(order):
     raise PatchError(f"Expected each patch once in the series, got {order}")
   result = []
+  targets, seen = bazel.targets(patches.REPO), set()
   for name in order:
     patch = importlib.import_module(f"{_SERIES}.{name}").PATCH
     if patch.slug != name:
@@ -108,7 +123,10 @@ def load_series(upto: str | None = None) -> tuple[Patch, ...]:
           f"Patch {patch.subject!r}: expected its module to be named after its"
           f" subject, {patch.slug}.py, got {name}.py"
       )
-    result.append(patch)
+    brought = {*expand(patch.new_files), *patch.tests} - seen
+    seen |= brought
+    edits = patch.edits + bazel.edits(sorted(brought), targets)
+    result.append(dataclasses.replace(patch, edits=edits))
     if name == upto:
       break
   check_new_files(result)
@@ -190,13 +208,11 @@ def compute(
   steps = []
   for patch in series:
     files: dict[str, bytes] = {}
-    for edit in patch.edits:
-      if not edit.applies_to(tree.version, tree.checkout):
-        continue
+    for edit in tree.edits(patch):
       old = files.get(edit.file, state.get(edit.file))
       if old is None:
         old = tree.read(edit.file)
-      files[edit.file] = _apply_edit(old, edit, patch, tree)
+      files[edit.file] = apply_edit(old, edit, patch, tree)
     for path in files:
       old = state.get(path, tree.read(path))
       _check_parses(path, old, files[path], patch, tree)
@@ -219,9 +235,20 @@ def merged(steps: Iterable[Step]) -> dict[str, bytes]:
   return result
 
 
-def _apply_edit(
+def left_out(tree: Tree, series: Iterable[Patch]) -> list[str]:
+  """Returns the files of JAX's repository that this tree lacks."""
+  return sorted({
+      e.file
+      for patch in series
+      for e in patch.edits
+      if e.checkout_only and tree.read(e.file) is None
+  })
+
+
+def apply_edit(
     old: bytes | None, edit: Edit, patch: Patch, tree: Tree
 ) -> bytes:
+  """Returns a file's content with one edit done, or raises AnchorError."""
   if old is None:
     raise _error(patch, edit, tree, "expected the file to exist, found none")
   text = old.decode()
@@ -284,9 +311,13 @@ def _bring(
 ) -> bytes:
   if tree.read(path) is not None:
     raise PatchError(
-        f"Patch {patch.slug} brings {path}, but {tree.root} (JAX"
-        f" {tree.version}) has such a file already; start from a pristine tree."
-        " Nothing was written."
+        f"Patch {patch.slug} does not apply to JAX {tree.version}.\n"
+        f"  file: {path}\n"
+        "  problem: the patch brings this file, but the tree has such a file"
+        " already\n"
+        "  to do: start from a pristine tree, or move the file away if it is"
+        " yours.\n"
+        "  Nothing was written."
     )
   try:
     return (repo / path).read_bytes()

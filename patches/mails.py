@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,6 +82,22 @@ def export(
   return [out / p.name for p in written]
 
 
+def enclosing_repository(root: pathlib.Path) -> pathlib.Path | None:
+  """Returns the git repository of which a tree is only a folder."""
+  env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+  try:
+    result = subprocess.run(
+        ["git", "rev-parse", "--show-toplevel"], cwd=root, env=env,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )
+  except OSError:
+    return None
+  if result.returncode:
+    return None
+  top = pathlib.Path(result.stdout.strip())
+  return None if top.resolve() == root.resolve() else top
+
+
 def base_files(
     tree: engine.Tree, steps: Iterable[engine.Step]
 ) -> dict[str, bytes]:
@@ -101,8 +118,17 @@ class Repo:
     self.git("init", "--quiet", "--template=", "--initial-branch=main")
     self._commits = 0
 
-  def git(self, *args: str | pathlib.Path, check: bool = True) -> str:
+  def git(self, *args: str | pathlib.Path) -> str:
     """Runs git in the repository and returns what it prints."""
+    result = self._run(*args)
+    if result.returncode:
+      raise PatchError(
+          f"Expected `git {args[0]}` to succeed, got exit code"
+          f" {result.returncode}:\n{result.stdout}{result.stderr}"
+      )
+    return result.stdout
+
+  def _run(self, *args: str | pathlib.Path) -> subprocess.CompletedProcess:
     env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     env |= {
         "GIT_CONFIG_GLOBAL": os.devnull,
@@ -126,7 +152,7 @@ class Repo:
         "gc.auto=0", *map(str, args),
     ]
     try:
-      result = subprocess.run(
+      return subprocess.run(
           command, cwd=self.root, env=env, stdin=subprocess.DEVNULL,
           capture_output=True, text=True, encoding="utf-8",
       )
@@ -134,12 +160,23 @@ class Repo:
       raise PatchError(
           "Expected git on the PATH, found none; install it to export"
       ) from None
-    if check and result.returncode:
+
+  def require_applies(self, mail: pathlib.Path) -> None:
+    """Raises unless `git apply` would take all of a mail.
+
+    In a folder of another repository git apply skips every file of a patch
+    made at its root, and exits with 0.
+    """
+    result = self._run("apply", "--check", "--verbose", mail)
+    checked = set(
+        re.findall(r"^Checking patch (.*)\.\.\.$", result.stderr, re.M)
+    )
+    named = set(re.findall(r"^diff --git a/(.*) b/\1$", mail.read_text(), re.M))
+    if result.returncode or not named or checked != named:
       raise PatchError(
-          f"Expected `git {args[0]}` to succeed, got exit code"
-          f" {result.returncode}:\n{result.stdout}{result.stderr}"
+          f"Expected git apply to take {len(named)} files of {mail.name}, got"
+          f" {len(checked)}:\n{result.stderr}"
       )
-    return result.stdout
 
   def commit(self, files: Mapping[str, bytes], message: str) -> None:
     """Writes files and commits them; the first commit is tagged `base`."""

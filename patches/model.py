@@ -67,9 +67,11 @@ class Edit:
       `raise ValueError($$$)` matches too much.
     through: pattern of a later statement of the same block: the edit then
       spans the anchor, that statement and all between them.
-    with_comment: whether the comment lines right above belong to the anchor.
+    with_comment: whether the comment lines right above belong to the anchor,
+      and the comment behind it if the anchor is an element of a list.
     versions: the releases that need this edit; empty for all of them.
-    checkout_only: the file is in JAX's repository but not in its wheel.
+    checkout_only: the file is in JAX's repository but not in its wheel; where
+      it is missing, the edit is left out.
     kind: "code" for what parses as Python (Starlark too), else "text".
   """
 
@@ -128,10 +130,8 @@ class Edit:
           f" binds {_listed(known)}; name it in the anchor"
       )
 
-  def applies_to(self, version: str, checkout: bool) -> bool:
-    """Whether a tree of this kind and release needs the edit."""
-    if self.checkout_only and not checkout:
-      return False
+  def applies_to(self, version: str) -> bool:
+    """Whether a tree of this release needs the edit."""
     return not self.versions or version in self.versions
 
 

@@ -111,7 +111,10 @@ def _rewrite_inline(text: str, edit: Edit, place: anchors.Place) -> str:
     return text[:start] + text[end:]
   code = _fill(edit, place, text, _indent_at(text, start)).lstrip()
   if edit.action == "replace":
-    return text[:start] + code + text[end:]
+    rest = text[end:]
+    if edit.with_comment:
+      rest = re.sub(r"\A(,?)[ \t]*#[^\n]*", r"\1", rest)
+    return text[:start] + code + rest
   if edit.action == "before":
     return text[:start] + code + text[start:]
   return text[:end] + code + text[end:]

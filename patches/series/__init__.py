@@ -40,6 +40,7 @@ ORDER: tuple[str, ...] = (
     "check_sparse_metadata_while_tracing",
     "check_block_scales_while_tracing",
     "say_which_rows_of_tmem_can_be_sliced",
+    "test_more_rows_of_sparse_mma_in_gpu_test",
     "test_tcgen05_mma_over_several_tiles",
     "see_races_between_operations_that_are_far_apart",
     "interpret_sparse_and_block_scaled_tcgen05_mma",

@@ -49,8 +49,8 @@ if a_scale is not None and b_scale is not None:
 def _check_mma_scales(
     a_scale: _Ref,
     b_scale: _Ref,
-    m: int,
-    n: int,
+    m: Any,
+    n: Any,
     a_dtype: jnp.dtype,
     collective: bool,
 ) -> None:

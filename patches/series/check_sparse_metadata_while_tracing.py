@@ -78,7 +78,7 @@ def _is_tmem_ref(ref: _Ref) -> bool:
 
 
 def _check_mma_sparse_metadata(
-    metadata: _Ref, m: int, k: int, a_dtype: jnp.dtype
+    metadata: _Ref, m: Any, k: Any, a_dtype: jnp.dtype
 ) -> None:
   if not _is_tmem_ref(metadata):
     return  # An error of the abstract eval.

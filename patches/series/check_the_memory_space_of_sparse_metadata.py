@@ -46,6 +46,13 @@ if sparse:
         ),
         Edit(
             file=_PRIMITIVES,
+            anchor="import enum",
+            action="after",
+            code="import functools",
+            versions=("0.11.1",),
+        ),
+        Edit(
+            file=_PRIMITIVES,
             scope="_async_copy_to_tmem_abstract_eval",
             code='''
 def _async_copy_to_tmem_abstract_eval(

@@ -140,6 +140,15 @@ for tile in tiles:
         Edit(
             file=_TCGEN05,
             scope="mma",
+            anchor="assert a_desc_base is not None",
+            action="after",
+            code="""
+assert a_m_group_stride is not None and a_k_group_stride is not None
+""",
+        ),
+        Edit(
+            file=_TCGEN05,
+            scope="mma",
             anchor="ni_lane_group, ni_col ="
             " ni // n_col_groups, ni % n_col_groups",
             action="delete",

@@ -45,7 +45,7 @@ compiled with ptxas for sm_100a.
         Edit(
             file=_TCGEN05,
             scope="mma",
-            anchor="m_groups, n_groups = tiles.m_tiles, tiles.n_tiles",
+            anchor="m_groups = tiles.m_tiles",
             action="delete",
         ),
         Edit(

@@ -46,6 +46,12 @@ compiled with ptxas for sm_100a.
         Edit(
             file=_TCGEN05,
             scope="mma",
+            anchor="m_groups, n_groups = tiles.m_tiles, tiles.n_tiles",
+            code="m_groups = tiles.m_tiles",
+        ),
+        Edit(
+            file=_TCGEN05,
+            scope="mma",
             anchor="if a_scale.shape != (TMEM_ROWS, k_scales): $$$",
             code="""
 # The scales of M=64 are padded.
@@ -83,7 +89,7 @@ if a_scale.shape != a_scale_shape:
             file=_TCGEN05,
             scope="mma",
             anchor="k_scales_per_group = $SCALES",
-            action="delete",
+            code="assert b_scale_n_stride is not None",
         ),
         Edit(
             file=_TCGEN05,

@@ -18,6 +18,9 @@ from patches.model import Edit, Patch
 
 _TCGEN05 = "jax/experimental/mosaic/gpu/tcgen05.py"
 
+# It spells these things out where later releases call functions.
+_0_11_1 = ("0.11.1",)
+
 PATCH = Patch(
     subject="[Mosaic GPU] Support sparse MMA over several M and N tiles",
     body="""
@@ -40,6 +43,55 @@ compiled with ptxas for sm_100a, and with the operands of every
 tcgen05.mma decoded from the PTX.
 """,
     edits=(
+        Edit(
+            file=_TCGEN05,
+            scope="create_instr_descriptor",
+            action="before",
+            code="""
+def sparse_group_elems(element_type: ir.Type) -> int:
+  \"""Returns how many A elements a pair of metadata entries describes.\"""
+  assert utils.bitwidth(element_type) != 32, "tf32 is unsupported"
+  return 8 if utils.bitwidth(element_type) == 4 else 4
+""",
+            versions=_0_11_1,
+        ),
+        Edit(
+            file=_TCGEN05,
+            scope="mma",
+            anchor="sparse_group_elems = 8 if utils.bitwidth(a_element_type)"
+            " == 4 else 4",
+            action="delete",
+            versions=_0_11_1,
+        ),
+        Edit(
+            file=_TCGEN05,
+            scope="mma",
+            anchor="k // sparse_group_elems * 2",
+            code="k // sparse_group_elems(a_element_type) * 2",
+            versions=_0_11_1,
+        ),
+        Edit(
+            file=_TCGEN05,
+            scope="mma",
+            anchor="sparse_group_elems = 8 if"
+            " utils.bitwidth(mma_a_element_type) == 4 else 4",
+            action="delete",
+            versions=_0_11_1,
+        ),
+        Edit(
+            file=_TCGEN05,
+            scope="_do_mma",
+            anchor="sparse_group_elems = 8 if elem_bitwidth == 4 else 4",
+            action="delete",
+            versions=_0_11_1,
+        ),
+        Edit(
+            file=_TCGEN05,
+            scope="_do_mma",
+            anchor="instr_k // sparse_group_elems * 2",
+            code="instr_k // sparse_group_elems(a_element_type) * 2",
+            versions=_0_11_1,
+        ),
         Edit(
             file=_TCGEN05,
             scope="mma",
@@ -128,6 +180,19 @@ for offset, column in tcgen05_tiles.metadata_copies(*tmem_ref.shape):
   desc = mma_utils.encode_descriptor(load_ptr, 0, 8 * 16, swizzle=None)
   _tcgen05_cp("128x128b", store_ptr, desc, collective=collective)
 """,
+        ),
+        Edit(
+            file=_TCGEN05,
+            scope="async_copy_sparse_metadata_smem_to_tmem",
+            anchor="_tcgen05_cp($$$)",
+            code="""
+group = nvvm.CTAGroupKind.CTA_2 if collective else nvvm.CTAGroupKind.CTA_1
+nvvm.tcgen05_cp(
+    nvvm.Tcgen05CpShape.SHAPE_128x128b, _tmem_addr_to_ptr(store_ptr), desc,
+    group=group,
+)
+""",
+            versions=_0_11_1,
         ),
     ),
     tests=("tests/mosaic/gpu_sparse_tiles_test.py",),

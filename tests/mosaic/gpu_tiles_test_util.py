@@ -42,6 +42,7 @@ from jax.experimental.mosaic import gpu as mgpu
 from jax.experimental.mosaic.gpu import deviceless
 from jax.experimental.mosaic.gpu import fragmented_array as fa
 from jax.experimental.mosaic.gpu import tcgen05
+from jax.experimental.pallas import mosaic_gpu as plgpu
 import jax.numpy as jnp
 import numpy as np
 
@@ -80,6 +81,14 @@ class TestCase(parameterized.TestCase):
     super().setUp()
     self.enter_context(mlir.make_ir_context())
     self.enter_context(ir.Location.unknown())
+
+
+def store(dst, value) -> None:
+  """Stores to a reference of Pallas, in whatever layout the value is."""
+  if hasattr(plgpu, "store"):
+    plgpu.store(dst, value, optimized=False)
+  else:  # Up to JAX 0.11, where the assignment does not insist on a fast way.
+    dst[...] = value
 
 
 def as_gpu_kernel(*args, **kwargs):

@@ -48,8 +48,8 @@ def _read_columns(ptx: str) -> dict[str, list[int]]:
   return {
       name: [int(constants[r]) for r in re.findall(pattern, ptx)]
       for name, pattern in (
-          ("alloc", r"tcgen05\.alloc\S* \[%r\d+\], (%r\d+);"),
-          ("dealloc", r"tcgen05\.dealloc\S* %r\d+, (%r\d+);"),
+          ("alloc", r"tcgen05\.alloc\S*\s+\[\S+\], (%r\d+);"),
+          ("dealloc", r"tcgen05\.dealloc\S*\s+%r\d+, (%r\d+);"),
       )
   }
 

@@ -53,7 +53,7 @@ class PallasRefUnionTest(test_util.TestCase):
         plgpu.commit_tmem()
         for tmem, (_, layout), _, dst in todo:
           value = plgpu.async_load_tmem(tmem, layout=layout)
-          plgpu.store(dst, value, optimized=False)
+          test_util.store(dst, value)
         plgpu.wait_load_tmem()
 
     kernel = plgpu.kernel(

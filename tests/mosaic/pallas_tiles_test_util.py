@@ -54,7 +54,7 @@ def lower(kernel, *args) -> None:
 
 
 # In the kernels here, the layout of registers matters more than speed.
-store = functools.partial(plgpu.store, optimized=False)
+store = test_util.store
 
 
 def row_tiles(rows: int) -> list[slice]:

@@ -44,7 +44,7 @@ class PallasTmem8BitTest(test_util.TestCase):
       plgpu.async_copy_smem_to_tmem(smem, tmem)
       plgpu.tcgen05_commit_arrive(copied)
       plgpu.barrier_wait(copied)
-      plgpu.store(dst, plgpu.async_load_tmem(tmem), optimized=False)
+      test_util.store(dst, plgpu.async_load_tmem(tmem))
 
     kernel = plgpu.kernel(
         body,

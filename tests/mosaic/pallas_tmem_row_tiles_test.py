@@ -82,7 +82,7 @@ class PallasTmemRowTilesTest(test_util.TestCase):
       @for_each_part
       def _(part):
         value = plgpu.async_load_tmem(tmem.at[part], layout=layout)
-        plgpu.store(dst.at[part], value, optimized=False)
+        test_util.store(dst.at[part], value)
 
     x = np.random.default_rng(0).integers(-128, 128, (m, n)).astype(dtype)
     kernel = _kernel(
@@ -99,10 +99,7 @@ class PallasTmemRowTilesTest(test_util.TestCase):
       plgpu.async_store_tmem(tmem, value)
       plgpu.commit_tmem()
       rows = tmem.at[128:384].at[pl.ds(128, 128)]
-      plgpu.store(
-          dst, plgpu.async_load_tmem(rows.at[:, 32:].at[:, 8:24]),
-          optimized=False,
-      )
+      test_util.store(dst, plgpu.async_load_tmem(rows.at[:, 32:].at[:, 8:24]))
 
     kernel = _kernel(
         semantics, body, jax.ShapeDtypeStruct((128, 16), jnp.float32),
@@ -131,8 +128,7 @@ class PallasTmemRowTilesTest(test_util.TestCase):
       @pl.loop(0, 2)
       def _(i):
         value = plgpu.async_load_tmem(tmem.at[part(i)])
-        plgpu.store(dst.at[: value.shape[0], : value.shape[1]], value,
-                    optimized=False)
+        test_util.store(dst.at[: value.shape[0], : value.shape[1]], value)
 
     kernel = _kernel(
         semantics, body, jax.ShapeDtypeStruct((256, 64), jnp.float32),

@@ -73,6 +73,40 @@ class CheckTest(absltest.TestCase):
     self.assertEqual(code, 1)
     self.assertIn("these differ: jax/tiles.py", output)
 
+  def test_ruff_finding(self):
+    first = make_patch(
+        make_edit(scope="rows", anchor="total = shape[0] * packing",
+                  action="before", code="unused = 1")
+    )
+    second = make_patch(
+        make_edit(scope="rows", anchor="unused = 1", action="delete"),
+        subject="Second",
+    )
+    code, output = self.check(first, second)
+    self.assertEqual(code, 1)
+    self.assertIn("ruff after change_the_tiles", output)
+    self.assertIn("jax/tiles.py: F841: Local variable `unused`", output)
+
+  def test_pyrefly_finding(self):
+    edit = make_edit(
+        anchor="LIMIT = 4", action="after", code="WIDE: int = 'no number'"
+    )
+    code, output = self.check(make_patch(edit))
+    self.assertEqual(code, 1)
+    self.assertIn("finding of pyrefly", output)
+    self.assertIn("jax/tiles.py: bad-assignment", output)
+
+  def test_findings_of_the_release_do_not_count(self):
+    root = trees.pristine(_BASE)
+    path = root / synthetic.FILE
+    path.write_text(path.read_text() + "\n\nNUMBER: int = ''\nx = NAME\n")
+    code, output = self.check(_GOOD)
+    self.assertEqual(code, 0, output)
+    # Once more is another finding, and so is a line that moved no finding.
+    edit = make_edit(anchor="LIMIT = 4", code="LIMIT = NAME")
+    code, output = self.check(make_patch(edit))
+    self.assertIn("got 1:\n  jax/tiles.py: F821", output)
+
   def test_long_lines_are_noted(self):
     edit = make_edit(anchor="LIMIT = 4", code="LIMIT = " + "9" * 80)
     code, output = self.check(make_patch(edit))

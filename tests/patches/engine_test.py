@@ -16,6 +16,7 @@
 
 import os
 import pathlib
+import shutil
 import tempfile
 from unittest import mock
 
@@ -23,7 +24,7 @@ import synthetic
 from absl.testing import absltest
 from synthetic import FILE, make_edit, make_patch
 
-from patches import engine, state, trees
+from patches import engine, mails, state, trees, trial
 from patches.model import AnchorError, PatchError
 
 
@@ -142,7 +143,9 @@ class EngineTest(absltest.TestCase):
     tree = synthetic.make_tree(
         self.folder / "other", {"jax/new/a.py": "B = 1\n"}
     )
-    self.assert_refused("jax/new/a.py exists", patch, tree=tree)
+    message = self.assert_refused("jax/new/a.py exists", patch, tree=tree)
+    self.assertIn("Patch change_the_tiles does not apply", message)
+    self.assertIn("file: jax/new/a.py\n", message)
     with self.assertRaisesRegex(PatchError, "has such a file already"):
       engine.compute(tree, [patch], repo=self.repo)
 
@@ -166,10 +169,14 @@ class EngineTest(absltest.TestCase):
       engine.check_new_files([patch])
 
   def test_unknown_version(self):
-    with self.assertRaisesRegex(PatchError, "0.11.2, got 0.9.9 in"):
+    with self.assertRaisesRegex(PatchError, "0.11.1, got 0.9.9 in"):
       synthetic.make_tree(self.folder / "old", version="0.9.9")
     tree = engine.Tree.open(self.folder / "old", "0.11.2")
     self.assertEqual(tree.version, "0.11.2")
+
+  def test_release_that_lacks_something(self):
+    with self.assertRaisesRegex(PatchError, "got 0.11.0 in .*element type"):
+      synthetic.make_tree(self.folder / "old", version="0.11.0")
 
   def test_no_tree(self):
     with self.assertRaisesRegex(PatchError, "has no jax/version.py"):
@@ -193,10 +200,10 @@ class EngineTest(absltest.TestCase):
     )
     steps = engine.compute(self.tree, [patch])
     self.assertEqual(list(steps[0].files), [FILE])
+    self.assertEqual(engine.left_out(self.tree, [patch]), ["tests/BUILD"])
     checkout = synthetic.make_tree(
         self.folder / "checkout",
-        {FILE: synthetic.SOURCE, "pyproject.toml": "",
-         "tests/BUILD": 'test(names = ["a"])\n'},
+        {FILE: synthetic.SOURCE, "tests/BUILD": 'test(names = ["a"])\n'},
     )
     steps = self.apply(patch, tree=checkout)
     self.assertEqual(
@@ -224,6 +231,207 @@ class EngineTest(absltest.TestCase):
     )
     self.apply(patch)
     self.assert_refused("has the code of change_the_tiles", patch)
+
+  def test_second_apply_of_a_known_release(self):
+    patch = make_patch(make_edit(anchor="LIMIT = 4", code="LIMIT = 5"))
+    self.release()
+    self.apply(patch, make_patch(new_files=("jax/new/",), subject="Second"))
+    self.assert_refused(
+        "the series is applied already.*--reverse", patch,
+        make_patch(new_files=("jax/new/",), subject="Second"),
+    )
+
+  def release(self, files=None):
+    """Makes the tree as it is now the release that `reverse` knows."""
+    tree = synthetic.make_tree(self.folder / "release", files)
+    self.enter_context(
+        mock.patch.object(trees, "pristine", lambda *args: tree.root)
+    )
+
+  def reverse(self, *series, tree=None):
+    return state.reverse(tree or self.tree, series, self.repo)
+
+  def assert_not_reversed(self, message, *series, tree=None):
+    before = synthetic.snapshot(self.folder)
+    with self.assertRaisesRegex(PatchError, message):
+      self.reverse(*series, tree=tree)
+    self.assertEqual(synthetic.snapshot(self.folder), before)
+
+  def test_reverse_restores_the_bytes(self):
+    series = self.some_series()
+    self.release()
+    before = synthetic.snapshot(self.tree.root)
+    self.apply(*series)
+    cache = self.tree.root / "jax/new/__pycache__/a.cpython-312.pyc"
+    cache.parent.mkdir()
+    cache.touch()
+    count, files = self.reverse(*series)
+    self.assertEqual((count, len(files)), (2, 3))
+    self.assertEqual(synthetic.snapshot(self.tree.root), before)
+    self.assertFalse((self.tree.root / "jax/new").exists())
+    self.assertFalse((self.tree.root / "tests").exists())
+    self.assert_not_reversed("holds none of its patches", *series)
+
+  def some_series(self):
+    return (
+        make_patch(make_edit(anchor="LIMIT = 4", code="LIMIT = 5"),
+                   new_files=("jax/new/",), tests=("tests/a_test.py",)),
+        make_patch(make_edit(anchor="LIMIT = 5", code="LIMIT = 6"),
+                   subject="Second"),
+    )
+
+  def test_reverse_of_the_first_patches(self):
+    series = self.some_series()
+    self.release()
+    before = synthetic.snapshot(self.tree.root)
+    steps = engine.compute(self.tree, series[:1], tests=False, repo=self.repo)
+    engine.write(self.tree.root, engine.merged(steps))
+    self.assertEqual(self.reverse(*series)[0], 1)
+    self.assertEqual(synthetic.snapshot(self.tree.root), before)
+
+  def test_reverse_keeps_line_ends(self):
+    series = self.some_series()
+    self.release()
+    path = self.tree.root / FILE
+    path.write_bytes(synthetic.SOURCE.replace("\n", "\r\n").encode())
+    before = synthetic.snapshot(self.tree.root)
+    self.apply(*series)
+    self.reverse(*series)
+    self.assertEqual(synthetic.snapshot(self.tree.root), before)
+
+  def test_reverse_of_edited_files_is_refused(self):
+    series = self.some_series()
+    self.release()
+    self.apply(*series)
+    path = self.tree.root / FILE
+    applied = path.read_text()
+    for name, content in {
+        FILE: applied + "MINE = 1\n",
+        "jax/new/a.py": "MINE = 1\n",
+        "tests/a_test.py": "MINE = 1\n",
+    }.items():
+      with self.subTest(name):
+        old = (self.tree.root / name).read_bytes()
+        (self.tree.root / name).write_text(content)
+        self.assert_not_reversed(
+            f"the first 2 of 2 patches .* not: {name}. They were edited since",
+            *series,
+        )
+        (self.tree.root / name).write_bytes(old)
+    self.reverse(*series)
+
+  def test_reverse_of_a_fork(self):
+    """Its files are not those of the release; git knows what they were."""
+    series = self.some_series()
+    self.release()
+    source = synthetic.SOURCE.replace("import os\n", "import os\nimport re\n")
+    repo = mails.Repo(self.folder / "fork")
+    repo.commit({"jax/version.py": b'_version = "0.12.0.1"\n',
+                 FILE: source.encode()}, "fork")
+    tree = engine.Tree.open(repo.root)
+    before = synthetic.snapshot(tree.root)
+    self.apply(*series, tree=tree)
+    self.assertEqual(self.reverse(*series, tree=tree)[0], 2)
+    self.assertEqual(synthetic.snapshot(tree.root), before)
+    # The same without git.
+    self.apply(*series, tree=tree)
+    shutil.rmtree(repo.root / ".git")
+    self.assert_not_reversed(f"not: {FILE}", *series, tree=tree)
+
+  def test_reverse_of_what_only_a_checkout_has(self):
+    """Without git, and not in the wheel: the insertions are cut out."""
+    series = (
+        make_patch(
+            make_edit(anchor="LIMIT = 4", code="LIMIT = 5"),
+            make_edit(file="tests/BUILD", action="after", checkout_only=True,
+                      code="test(\n    name = 'b',\n)"),
+            make_edit(file="docs/A.md", kind="text", within="## New",
+                      anchor="* Changes", action="after", checkout_only=True,
+                      code="\n  * Tiles.\n"),
+        ),
+    )
+    self.release()
+    tree = synthetic.make_tree(
+        self.folder / "checkout",
+        {FILE: synthetic.SOURCE, "tests/BUILD": "test(name = 'a')\n",
+         "docs/A.md": "## New\n\n* Changes\n\n  * Mine.\n"},
+    )
+    before = synthetic.snapshot(tree.root)
+    self.apply(*series, tree=tree)
+    self.assertIn("name = 'b'", (tree.root / "tests/BUILD").read_text())
+    self.assertIn("Tiles", (tree.root / "docs/A.md").read_text())
+    self.reverse(*series, tree=tree)
+    self.assertEqual(synthetic.snapshot(tree.root), before)
+
+  def test_reverse_of_a_build_is_refused(self):
+    (self.tree.root / "jax-0.12.0.1+sparsetiles.dist-info").mkdir()
+    self.assert_not_reversed("install jax==0.12.0.1 instead")
+
+  def test_reverse_that_would_contradict_record_is_refused(self):
+    series = self.some_series()
+    self.release()
+    self.apply(*series)
+    info = self.tree.root / "jax-0.12.0.1.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text(f"{FILE},{trees.hash_of(b'other')},5\n")
+    self.assert_not_reversed(f"RECORD .* not: {FILE}. Is it another", *series)
+
+  def test_drift(self):
+    """However JAX changes at the anchor, the message says what and where."""
+    patch = make_patch(
+        make_edit(anchor="LIMIT = 4", code="LIMIT = 5"),
+        make_edit(scope="Ref.slice", anchor="if start: $$$", action="before",
+                  code="stop = start"),
+    )
+    source = synthetic.SOURCE
+    at_slice = (FILE, "Ref.slice", "if start: $$$")
+    drifts = {
+        "missing function": (
+            source.replace("def slice(", "def cut("), at_slice,
+            "'Ref.slice' to be defined once, found 0",
+        ),
+        "function twice": (
+            source + "\n  def slice(self):\n    pass\n", at_slice,
+            "'Ref.slice' to be defined once, found 2",
+        ),
+        "statement twice": (
+            source.replace("    return dict(", "    if start:\n      pass\n"
+                           "    return dict("),
+            at_slice, "to match once in 'Ref.slice', found 2 (lines",
+        ),
+        "changed statement": (
+            source.replace("if start:", "if start is not None:"), at_slice,
+            "to match once in 'Ref.slice', found 0",
+        ),
+        "changed constant": (
+            source.replace("LIMIT = 4", "LIMIT = 8"),
+            (FILE, "(module level)", "LIMIT = 4"), "found 0",
+        ),
+        "missing file": (
+            None, (FILE, "(module level)", "LIMIT = 4"),
+            "expected the file to exist",
+        ),
+    }
+    for packed in (False, True):
+      for name, (content, where, problem) in drifts.items():
+        with self.subTest(name, packed=packed):
+          tree = synthetic.make_tree(self.folder / f"{name}{packed}")
+          if packed:  # As a wheel, which knows that the file was changed.
+            info = tree.root / "jax-0.12.0.1.dist-info"
+            info.mkdir()
+            digest = trees.hash_of(source.encode())
+            (info / "RECORD").write_text(f"{FILE},{digest},1\n")
+          path = tree.root / FILE
+          path.unlink()
+          if content is not None:
+            path.write_text(content)
+          message = self.assert_refused("", patch, tree=tree)
+          self.assertIn("Patch change_the_tiles does not apply", message)
+          self.assertIn("file: {}\n  scope: {}\n  anchor: {}\n".format(*where),
+                        message)
+          self.assertIn(problem, message)
+          if packed:
+            self.assertIn(f"{FILE} differs from RECORD", message)
 
   def test_line_ends_stay(self):
     path = self.tree.root / FILE
@@ -256,6 +464,12 @@ class EngineTest(absltest.TestCase):
 
 
 class SeriesTest(absltest.TestCase):
+
+  def test_requirements_of_another_release(self):
+    text = trial.requirements("1.2.3")
+    for name in ("jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt"):
+      self.assertIn(f"\n{name}==1.2.3\n", text)
+    self.assertNotIn("==0.12", text)
 
   def test_series_is_well_formed(self):
     self.assertIsInstance(engine.load_series(), tuple)

@@ -16,12 +16,13 @@
 
 import os
 import pathlib
+import subprocess
 import tempfile
 from unittest import mock
 
 import synthetic
 from absl.testing import absltest
-from synthetic import make_edit, make_patch
+from synthetic import FILE, make_edit, make_patch
 
 from patches import engine, mails
 from patches.model import PatchError
@@ -111,6 +112,32 @@ class MailsTest(absltest.TestCase):
   def test_author(self):
     mail = self.export("mails", mails.Author("Ada", "ada@example.org"))[0]
     self.assertIn("From: Ada <ada@example.org>\n", mail.read_text())
+
+  def test_mail_that_git_apply_skips(self):
+    """In a folder of another repository it skips all files, and succeeds."""
+    mail = self.export("mails")[0]
+    outer = mails.Repo(self.folder / "outer")
+    files = mails.base_files(self.tree, self.steps)
+    outer.commit({f"inner/{p}": c for p, c in files.items()}, "outer")
+    inner = outer.root / "inner"
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    subprocess.run(["git", "apply", mail], cwd=inner, env=env, check=True)
+    self.assertEqual((inner / FILE).read_text(), synthetic.SOURCE)
+    self.assertEqual(mails.enclosing_repository(inner), outer.root)
+    self.assertIsNone(mails.enclosing_repository(outer.root))
+    outer.root = inner
+    with self.assertRaisesRegex(PatchError, "take 2 files .*, got 0"):
+      outer.require_applies(mail)
+    flat = mails.Repo(self.folder / "flat")
+    flat.commit(files, "base")
+    flat.require_applies(mail)
+
+  def test_mail_that_does_not_apply(self):
+    mail = self.export("mails")[0]
+    repo = mails.Repo(self.folder / "other")
+    repo.commit({FILE: b"LIMIT = 9\n"}, "base")
+    with self.assertRaisesRegex(PatchError, "patch does not apply"):
+      repo.require_applies(mail)
 
   def test_stale_mails_are_refused(self):
     self.export("mails")

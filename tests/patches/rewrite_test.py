@@ -314,5 +314,16 @@ class RefusalTest(parameterized.TestCase):
       synthetic.Patch(**({"subject": "[A] B", "body": "Why."} | fields))
 
 
+class CommentTest(absltest.TestCase):
+
+  def test_comment_behind_an_element(self):
+    text = "f(\n    a=1,  # One.\n    b=2,  # Two.\n)\n"
+    edit = synthetic.make_edit(anchor="f(a=1)", selector="keyword_argument",
+                               code="a=3", with_comment=True)
+    self.assertEqual(
+        rewrite.rewrite(text, edit), "f(\n    a=3,\n    b=2,  # Two.\n)\n"
+    )
+
+
 if __name__ == "__main__":
   absltest.main()

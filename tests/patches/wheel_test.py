@@ -26,6 +26,7 @@ import tempfile
 import zipfile
 from unittest import mock
 
+import synthetic
 from absl.testing import absltest
 
 import patches
@@ -220,6 +221,14 @@ class CommandTest(absltest.TestCase):
       self.run_command("apply", tree, 0)
       self.assertIn(
           "the series is applied already", self.run_command("apply", tree, 1)
+      )
+      self.run_command("apply", "--reverse", tree, 0)
+      self.assertEqual(
+          synthetic.snapshot(tree),
+          synthetic.snapshot(trees.pristine(patches.BASE)),
+      )
+      self.assertIn(
+          "holds none", self.run_command("apply", "--reverse", tree, 1)
       )
 
   def run_command(self, *args):

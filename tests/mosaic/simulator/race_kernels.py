@@ -464,4 +464,3 @@ def without(ptx: str, *removed: Removal) -> str:
     for i in removal.lines:
       lines[i] = "// removed"
   return "\n".join(lines)
-

@@ -249,8 +249,9 @@ class MmaSequence:
     """Splits a TMEM address into that of the operand and a constant."""
     offset = 0
     while address not in self._bases:
-      assert address.owner.name == "arith.addi"
-      address, addend = address.owner.operands
+      owner = address.owner
+      assert not isinstance(owner, ir.Block) and owner.name == "arith.addi"
+      address, addend = owner.operands
       addend = _constant(addend)
       assert addend is not None
       offset += addend

@@ -176,7 +176,7 @@ def _bit_fields() -> Iterator[Snippet]:
     )
   # All tables: eight of the 256 in a kernel are enough to see each once.
   for first in range(0, 256, 6):
-    tables = [t for t in range(first, min(first + 6, 256))]
+    tables = range(first, min(first + 6, 256))
     body = "\n".join(
         f"lop3.b32 %{d}, %a, %b, %c, {table:#x};"
         for d, table in zip("xyzuvw", tables)

@@ -24,8 +24,10 @@ from xml.etree import ElementTree
 
 from absl.testing import absltest, parameterized
 
-_HERE = pathlib.Path(__file__).parent
-_DOCS = _HERE.parents[2] / "docs"
+_TESTS = pathlib.Path(__file__).parent
+# Where the modules that the examples of tests import are.
+_SNIPPETS = _TESTS / "mosaic" / "simulator"
+_DOCS = _TESTS.parent / "docs"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _KERNEL = """
 .version 9.0
@@ -54,7 +56,7 @@ class DocsTest(parameterized.TestCase):
 
   def run_in_folder(self, command, **kwargs) -> str:
     environment = dict(os.environ, JAX_PLATFORMS="cpu")
-    environment["PYTHONPATH"] = f"{self.folder}{os.pathsep}{_HERE}"
+    environment["PYTHONPATH"] = f"{self.folder}{os.pathsep}{_SNIPPETS}"
     environment["PATH"] = os.pathsep.join(
         [os.path.dirname(sys.executable), environment["PATH"]]
     )

@@ -1,0 +1,79 @@
+# Copyright 2026 The JAX Authors. All Rights Reserved.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+# ==============================================================================
+"""Upstream's own tests and changelog, which only a checkout of JAX has."""
+
+from patches.model import Edit, Patch
+
+_TEST = "tests/mosaic/gpu_test.py"
+
+
+def _more_rows(test: str, old: int) -> tuple[Edit, ...]:
+  """Adds twice the rows to a test, as far as they fit into TMEM."""
+  return (
+      Edit(
+          file=_TEST,
+          scope=f"TCGen05Test.{test}",
+          anchor=f"parameterized.product(m=({old},))",
+          selector="keyword_argument",
+          code=f"m=({old}, {2 * old})",
+          with_comment=True,
+          checkout_only=True,
+      ),
+      Edit(
+          file=_TEST,
+          scope=f"TCGen05Test.{test}",
+          anchor="sparse_meta_dtype = jnp.uint2",
+          action="after",
+          code=f"""
+if m > {old} and n > 128:
+  self.skipTest("Accumulator and metadata do not fit into TMEM together")
+""",
+          checkout_only=True,
+      ),
+  )
+
+
+PATCH = Patch(
+    subject="[Mosaic GPU][NFC] Test more rows of sparse MMA in gpu_test",
+    body="""
+The tests of sparse MMA had a TODO for more than one tile of rows. They
+take two now, where the accumulator and the metadata fit into TMEM: each
+allocation is rounded up to a power of two columns.
+
+The changelog of Pallas gets an entry for all of the series.
+""",
+    edits=(
+        *_more_rows("test_mma_sparse", 128),
+        *_more_rows("test_mma_sparse_lhs_tmem", 128),
+        *_more_rows("test_mma_sparse_collective", 256),
+        Edit(
+            file="docs/pallas/CHANGELOG.md",
+            kind="text",
+            anchor="-->",
+            action="after",
+            code="""
+
+## Unreleased
+
+* New functionality
+
+  * Mosaic GPU: {func}`jax.experimental.pallas.mosaic_gpu.tcgen05_mma` takes
+    operands of several tiles, dense, sparse and block-scaled, as far as they
+    fit into TMEM.
+""",
+            checkout_only=True,
+        ),
+    ),
+)

@@ -1,0 +1,126 @@
+# Copyright 2026 The JAX Authors. All Rights Reserved.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+# ==============================================================================
+"""Running the series on a release as its users have it: with its own jaxlib.
+
+Each release gets a virtual environment in the cache folder, and beside it a
+patched tree, in which the tests of the series run.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import patches
+from patches import engine, trees
+from patches.model import PatchError
+
+# The requirements that are released together with JAX.
+_RELEASED_TOGETHER = ("jaxlib", "jax-cuda13-plugin", "jax-cuda13-pjrt")
+
+
+def trial(bases: Sequence[str] = patches.SUPPORTED, jobs: int = 2) -> int:
+  """Tries the releases, prints a table and returns the exit code."""
+  failed = 0
+  for base in bases:
+    start = time.monotonic()
+    try:
+      result = _try(base, jobs)
+    except PatchError as error:
+      result = f"FAILED\n{error}\n"
+      failed += 1
+    seconds = time.monotonic() - start
+    print(f"{base:9} {seconds:7.1f}s  {result}", flush=True)
+  print(f"trial: {f'{failed} FAILED' if failed else 'OK'}")
+  return 1 if failed else 0
+
+
+def _try(base: str, jobs: int) -> str:
+  """Tests the series on one release and returns pytest's last line."""
+  folder = trees.cache() / "trials" / base
+  series = engine.load_series()
+  tree = engine.Tree.open(trees.pristine(base))
+  files = engine.merged(engine.compute(tree, series))
+  python = environment(folder / "venv", requirements(base))
+  root = folder / "tree"
+  shutil.rmtree(root, ignore_errors=True)
+  trees.copy(tree.root, root)
+  engine.write(root, files)
+  tests = list(dict.fromkeys(t for patch in series for t in patch.tests))
+  env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+  env["PYTHONPATH"] = str(root)
+  env.setdefault("JAX_PLATFORMS", "cpu")
+  env.setdefault(
+      "MOSAIC_GPU_DEVICELESS_CACHE", str(trees.cache() / "kernels")
+  )
+  output = _run(
+      [python, "-m", "pytest", "-q", "-n", str(jobs), "-p", "no:cacheprovider",
+       "--rootdir", root, *tests], root, env,
+  )
+  last = output.strip().splitlines()[-1].strip("= ")
+  return f"{len(series)} patches, {len(tests)} test files: {last}"
+
+
+def requirements(base: str) -> str:
+  """Returns requirements.txt with JAX's parts of another release."""
+  names = "|".join(_RELEASED_TOGETHER)
+  text, count = re.subn(
+      rf"^({names})==.*$", rf"\1=={base}",
+      (patches.REPO / "requirements.txt").read_text(), flags=re.M,
+  )
+  if count != len(_RELEASED_TOGETHER):
+    raise PatchError(
+        f"Expected requirements.txt to pin {', '.join(_RELEASED_TOGETHER)},"
+        f" found {count} of them"
+    )
+  return text
+
+
+def environment(venv: pathlib.Path, wanted: str) -> pathlib.Path:
+  """Makes a virtual environment, unless there is one; returns its Python."""
+  python = venv / "bin" / "python"
+  done = venv / "requirements.txt"
+  if done.is_file() and done.read_text() == wanted:
+    return python
+  shutil.rmtree(venv, ignore_errors=True)
+  _run([sys.executable, "-m", "venv", venv], venv.parent.parent)
+  (venv / "wanted.txt").write_text(wanted)
+  _run([python, "-m", "pip", "install", "--quiet", "--requirement",
+        venv / "wanted.txt"], venv)
+  os.replace(venv / "wanted.txt", done)
+  return python
+
+
+def _run(
+    command: Sequence[str | os.PathLike], cwd: pathlib.Path, env=None
+) -> str:
+  cwd.mkdir(parents=True, exist_ok=True)
+  result = subprocess.run(
+      [str(c) for c in command], cwd=cwd, env=env, stdin=subprocess.DEVNULL,
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+  )
+  if result.returncode:
+    tail = "\n".join(result.stdout.splitlines()[-80:])
+    raise PatchError(
+        f"Expected `{' '.join(map(str, command[1:4]))}` to succeed, got exit"
+        f" code {result.returncode}:\n{tail}"
+    )
+  return result.stdout

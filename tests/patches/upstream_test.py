@@ -1,0 +1,118 @@
+# Copyright 2026 The JAX Authors. All Rights Reserved.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+# ==============================================================================
+"""Tests of comparing JAX's own tests, on a tiny JAX with tiny tests."""
+
+import contextlib
+import io
+import pathlib
+import tempfile
+from unittest import mock
+
+import synthetic
+from absl.testing import absltest
+from synthetic import make_edit, make_patch
+
+import patches
+from patches import engine, trees, upstream
+from patches.model import PatchError
+
+_TEST = """
+import unittest
+from jax import tiles
+
+class TilesTest(unittest.TestCase):
+
+  def test_same(self):
+    self.assertEqual(tiles.Ref().slice(0, 0)["b"], 2)
+
+  def test_fails_on_both(self):
+    self.assertEqual(tiles.Ref().slice(0, 0)["b"], 3)
+
+  def test_skips_on_both(self):
+    self.skipTest("no GPU")
+
+  def test_limit(self):
+    self.assertEqual(tiles.LIMIT, 4)
+"""
+
+
+class UpstreamTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    folder = self.enter_context(tempfile.TemporaryDirectory(prefix="a b "))
+    self.folder = pathlib.Path(folder)
+    tree = synthetic.make_tree(
+        self.folder / "tree",
+        {synthetic.FILE: synthetic.SOURCE, "jax/__init__.py": ""},
+    )
+    self.enter_context(
+        mock.patch.object(trees, "pristine", lambda base: tree.root)
+    )
+    self.tests = self.folder / "checkout/tests/mosaic/gpu_dialect_test.py"
+    self.tests.parent.mkdir(parents=True)
+    self.tests.write_text(_TEST)
+
+  def compare(self, edit):
+    output = io.StringIO()
+    with (
+        mock.patch.object(engine, "load_series", lambda: (make_patch(edit),)),
+        contextlib.redirect_stdout(output),
+    ):
+      code = upstream.compare(
+          patches.BASE, self.folder / "checkout", [], jobs=0
+      )
+    return code, output.getvalue()
+
+  def test_same_results(self):
+    code, output = self.compare(
+        make_edit(anchor="LIMIT = 4", action="after", code="MORE = 5")
+    )
+    self.assertEqual(code, 0, output)
+    self.assertIn(
+        "4 tests of 1 files without the patches: 1 failure, 2 passed, 1"
+        " skipped; with them, 0 differ", output,
+    )
+
+  def test_other_result(self):
+    code, output = self.compare(make_edit(anchor="LIMIT = 4", code="LIMIT = 5"))
+    self.assertEqual(code, 1)
+    self.assertIn(
+        "TilesTest.test_limit: passed without the patches, failure with them",
+        output,
+    )
+    self.assertIn("1 differ", output)
+
+  def test_test_that_is_missing(self):
+    self.assertEqual(
+        upstream.differences({"a": "passed"}, {"b": "passed"}),
+        ["a: passed without the patches, missing with them",
+         "b: missing without the patches, passed with them"],
+    )
+
+  def test_tests_that_do_not_load(self):
+    self.tests.write_text("import nothing_of_this_name\n")
+    with self.assertRaisesRegex(PatchError, "(?s)exit code .*nothing_of_this"):
+      self.compare(make_edit(anchor="LIMIT = 4", code="LIMIT = 5"))
+
+  def test_folder_without_tests(self):
+    with self.assertRaisesRegex(PatchError, "found no gpu_constraints_test"):
+      upstream.find(self.folder, [])
+    with self.assertRaisesRegex(PatchError, "found no a_test.py"):
+      upstream.find(self.folder / "checkout", ["a_test.py"])
+
+
+if __name__ == "__main__":
+  absltest.main()
