@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-EXAMPLE := jax/experimental/mosaic/gpu/examples/sparse_matmul_blackwell.py
+EXAMPLE := jax/experimental/mosaic/gpu/examples/sparse_mma_tiles_blackwell.py
 SOURCES := $(shell find jax patches pyproject.toml -name '*.py' -o -name '*.toml')
 WORKERS ?= 2
 # Without a GPU, JAX's CUDA plugin would only print an error.

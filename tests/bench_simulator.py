@@ -37,7 +37,7 @@ import numpy as np
 import jax
 from jax import lax
 from jax.experimental.mosaic.gpu import simulator
-from jax.experimental.mosaic.gpu.examples import sparse_matmul_blackwell
+from jax.experimental.mosaic.gpu.examples import sparse_mma_tiles_blackwell
 
 TILE = 128
 SECONDS_FOR_1024 = 20.0
@@ -119,8 +119,8 @@ def measure(
   b = rng.integers(-3, 4, (k, n)).astype(np.float16)
   operands = [jnp.asarray(a), jnp.asarray(b)]
   if sparse:
-    a = sparse_matmul_blackwell.prune(a)
-    values, positions = sparse_matmul_blackwell.compress(a)
+    a = sparse_mma_tiles_blackwell.prune(a)
+    values, positions = sparse_mma_tiles_blackwell.compress(a)
     metadata = plgpu.format_tcgen05_sparse_metadata(
         jnp.asarray(positions), jnp.float16
     )

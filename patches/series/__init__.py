@@ -54,5 +54,6 @@ ORDER: tuple[str, ...] = (
     "simulator_run_kernels",
     "simulator_compare_with_an_h200",
     "add_a_sparse_matmul_example_for_blackwell",
+    "add_a_sparse_matmul_kernel_for_blackwell",
     "simulator_run_jax_s_own_kernels",
 )

@@ -28,7 +28,7 @@ Verified: run on the simulator (not on a Blackwell GPU), and compiled
 with ptxas for sm_100a.
 """,
     new_files=(
-        "jax/experimental/mosaic/gpu/examples/sparse_matmul_blackwell.py",
+        "jax/experimental/mosaic/gpu/examples/sparse_mma_tiles_blackwell.py",
     ),
-    tests=("tests/mosaic/sparse_matmul_blackwell_test.py",),
+    tests=("tests/mosaic/sparse_mma_tiles_blackwell_test.py",),
 )

@@ -25,6 +25,7 @@ import sys
 import types
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import jax.experimental.pallas.mosaic_gpu as plgpu
 import jax.numpy as jnp
@@ -39,8 +40,9 @@ from jax.experimental.pallas.ops.gpu import (
 import jax
 from jax.experimental.mosaic import gpu as mgpu
 from jax.experimental.mosaic.gpu import fragmented_array as fa
-from jax.experimental.mosaic.gpu import simulator, tcgen05
+from jax.experimental.mosaic.gpu import simulator, sparsity, tcgen05
 from jax.experimental.mosaic.gpu.examples import sparse_matmul_blackwell
+from jax.experimental.mosaic.gpu.examples import sparse_mma_tiles_blackwell
 from jax.experimental.mosaic.gpu.simulator import errors, launch, observers
 from jax.experimental.mosaic.gpu.simulator.races import Races
 
@@ -58,12 +60,14 @@ class Kernel:
     args: its arguments.
     expected: its results as bytes.
     num_sms: CTAs at a time.
+    last_stores: whether it must wait for its last stores.
   """
 
   program: launch.Program
   args: tuple[np.ndarray, ...]
   expected: list[bytes]
   num_sms: int
+  last_stores: bool = False
 
   @property
   def ptx(self) -> str:
@@ -81,7 +85,7 @@ class Kernel:
       )
     checkers = [observers.UnwrittenReads(), observers.TmemRules()]
     if check:
-      checkers.append(Races())
+      checkers.append(Races(last_stores=self.last_stores))
     results, _ = program.run(
         self.args, observers=checkers, order=order, num_sms=self.num_sms
     )
@@ -148,7 +152,7 @@ def _row_tiles() -> Kernel:
 
 
 def _example() -> Kernel:
-  example = sparse_matmul_blackwell
+  example = sparse_mma_tiles_blackwell
   p = example.Problem(256, 64, 128, jnp.float16)
   rng = np.random.default_rng(2)
   a = example.prune(rng.integers(-8, 9, (p.m, p.k)).astype(p.dtype))
@@ -262,6 +266,49 @@ def _pipeline() -> Kernel:
   return result
 
 
+def _sparse_matmul(m, n, k, config, num_sms, scaled=False, **kwargs) -> Kernel:
+  """The sparse matmul.
+
+  Five tiles for two (pairs of) CTAs and eight or nine steps along K keep the
+  compiler from unrolling loops, so that each instruction is there once.
+  """
+  dtype = jnp.float8_e4m3fn if scaled else jnp.float16
+  rng = np.random.default_rng(6)
+  small = lambda *shape: rng.integers(-4, 5, shape).astype(dtype)
+  values, positions = sparsity.compress(jnp.asarray(small(m, k)))
+  args = (values, positions, small(k, n))
+  if scaled:
+    block = sparse_matmul_blackwell.SCALE_BLOCK
+    scales = lambda *shape: (2.0 ** rng.integers(-2, 3, shape)).astype(
+        jnp.float8_e8m0fnu
+    )
+    kwargs["a_scales"] = scales(m, k // block)
+    kwargs["b_scales"] = scales(k // block, n)
+  # The kernel gets its operands in other layouts.
+  operands = []
+  run = launch.Program.run
+
+  def spy(program, args, **kwargs):
+    operands.extend(map(np.asarray, args))
+    return run(program, args, **kwargs)
+
+  with (
+      mock.patch.object(launch.Program, "run", spy),
+      simulator.simulate(num_sms=num_sms) as simulation,
+  ):
+    jax.block_until_ready(
+        sparse_matmul_blackwell.sparse_matmul(
+            *args, config, out_dtype=jnp.float32, **kwargs
+        )
+    )
+  result = Kernel(
+      simulation.runs[-1].program, tuple(operands), [], num_sms,
+      last_stores=True,
+  )
+  result.expected = result.run(check=False)
+  return result
+
+
 # JAX's own kernels.
 
 
@@ -350,6 +397,7 @@ _FP8 = dict(
     dtype=jnp.float8_e4m3fn, scale_dtype=jnp.float8_e8m0fnu, scale_block=32,
     b_swizzle=64,
 )
+_Config = sparse_matmul_blackwell.TuningConfig
 MAKERS: dict[str, Callable[[], Kernel]] = {
     "dense": lambda: _matmul(m=128, n=64, k=64, sparse=False),
     "sparse": lambda: _matmul(m=256, n=64, k=128),
@@ -361,6 +409,16 @@ MAKERS: dict[str, Callable[[], Kernel]] = {
     "row tiles": _row_tiles,
     "example": _example,
     "pipeline": _pipeline,
+    "sparse matmul": lambda: _sparse_matmul(
+        640, 32, 1024, _Config(128, 32, 128, 2, epilogue_tile_n=16), 2
+    ),
+    "sparse matmul pair": lambda: _sparse_matmul(
+        1280, 32, 1024, _Config(128, 16, 128, 2, True, epilogue_tile_n=16), 4
+    ),
+    "mxfp8 sparse matmul pair": lambda: _sparse_matmul(
+        1280, 64, 2304, _Config(128, 32, 256, 2, True), 4, scaled=True,
+        lowering_semantics=plgpu.LoweringSemantics.Lane,
+    ),
     "JAX matmul": lambda: _jax_matmul(num_sms=1),
     "JAX collective matmul": _jax_collective_matmul,
     "JAX ragged dot": _jax_ragged_dot_repaired,

@@ -145,7 +145,14 @@ class _Barrier:
 class Races(Observer):
   """Raises RaceError for accesses that nothing orders."""
 
-  def __init__(self):
+  def __init__(self, last_stores: bool = False):
+    """Makes the observer.
+
+    Args:
+      last_stores: Whether bulk stores must have read shared memory before their
+        CTA exits.
+    """
+    self._last_stores = last_stores
     self._machine: Any = None
     self._op: _Flight | None = None
 
@@ -1015,8 +1022,8 @@ class Races(Observer):
   def on_exit(self, machine) -> None:
     """What is done with the memory of a CTA must be ordered before its exit.
 
-    Its last bulk stores are let through: kernels that JAX ships exit without a
-    last wait_group.read.
+    Unless asked for, its last bulk stores are let through: kernels that JAX
+    ships exit without a last wait_group.read.
     """
     size, per_cta = machine.cluster_size, machine.warps_per_cta
     for cta in range(machine.num_ctas):
@@ -1030,7 +1037,7 @@ class Races(Observer):
       seen = look.copy()
       look[rows] = _EVENT_MASK  # Their instructions are finished.
       for slot in range(_SLOTS):
-        if slot == _BULK_READ:
+        if slot == _BULK_READ and not self._last_stores:
           continue
         stamps = self._shared[slot, cta]
         bad = (stamps >> _EVENT_SHIFT & _EVENT_MASK) > _lookup(look, stamps)

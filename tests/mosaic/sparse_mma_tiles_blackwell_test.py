@@ -18,11 +18,11 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import gpu_tiles_test_util as test_util
 import jax.experimental.pallas.mosaic_gpu as plgpu
-from jax.experimental.mosaic.gpu.examples import sparse_matmul_blackwell
+from jax.experimental.mosaic.gpu.examples import sparse_mma_tiles_blackwell
 import jax.numpy as jnp
 import numpy as np
 
-example = sparse_matmul_blackwell
+example = sparse_mma_tiles_blackwell
 
 
 def _prune_slowly(a: np.ndarray) -> np.ndarray:
