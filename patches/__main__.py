@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 import patches
 from patches import (
-    check, engine, mails, refresh, state, trees, trial, upstream
+    check, engine, mails, refresh, sizes, state, trees, trial, upstream
 )
 from patches.model import PatchError
 
@@ -138,7 +138,11 @@ def _pristine(args) -> int:
 
 
 def _list(args) -> int:
-  del args
+  if args.sizes:
+    tree = engine.Tree.open(trees.pristine(patches.BASE))
+    steps = engine.compute(tree, engine.load_series())
+    print(sizes.table(sizes.measure(tree, steps)))
+    return 0
   for patch in engine.load_series():
     print(f"{patch.slug}\n    {patch.subject}")
   return 0
@@ -224,6 +228,8 @@ def _parser() -> argparse.ArgumentParser:
 
   list_ = commands.add_parser("list", help="show the series")
   list_.set_defaults(run=_list)
+  list_.add_argument("--sizes", action="store_true",
+                     help="print how many lines each patch adds")
   return parser
 
 

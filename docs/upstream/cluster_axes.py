@@ -21,6 +21,11 @@ import inspect
 import sys
 import types
 
+import pristine
+
+pristine.enter()
+
+# pylint: disable=g-import-not-at-top
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental.pallas.ops.gpu import blackwell_matmul_mgpu
@@ -62,5 +67,7 @@ def run(module: types.ModuleType) -> str:
 
 
 if __name__ == "__main__":
-  print("as it is:", run(blackwell_matmul_mgpu))
-  print("with cluster_axes:", run(fixed(blackwell_matmul_mgpu)))
+  broken, whole = run(blackwell_matmul_mgpu), run(fixed(blackwell_matmul_mgpu))
+  print("as it is:", broken)
+  print("with cluster_axes:", whole)
+  sys.exit(not (broken.startswith("Deadlock") and whole.startswith("0 of")))

@@ -22,6 +22,11 @@ import re
 import sys
 import types
 
+import pristine
+
+pristine.enter()
+
+# pylint: disable=g-import-not-at-top
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental.pallas.ops.gpu import (
@@ -72,5 +77,8 @@ def run(module: types.ModuleType) -> str:
 
 
 if __name__ == "__main__":
-  print("as it is:", run(blackwell_ragged_dot_mgpu))
-  print("with a ClusterBarrier:", run(fixed(blackwell_ragged_dot_mgpu)))
+  broken = run(blackwell_ragged_dot_mgpu)
+  whole = run(fixed(blackwell_ragged_dot_mgpu))
+  print("as it is:", broken)
+  print("with a ClusterBarrier:", whole)
+  sys.exit(not (broken.startswith("Deadlock") and whole.startswith("0 of")))
