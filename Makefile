@@ -15,7 +15,7 @@ export JAX_PLATFORMS ?= $(if $(wildcard /dev/nvidiactl),,cpu)
 export MOSAIC_GPU_DEVICELESS_CACHE ?= $(CURDIR)/.cache/kernels
 
 .PHONY: demo test test-full mutants check check-releases buildifier bench \
-  bench-simulator bench-sass refresh clean
+  bench-simulator bench-sass model refresh clean
 
 $(BIN)/python:
 	python=$$(PYTHON='$(PYTHON)' tools/find_python)
@@ -76,6 +76,10 @@ bench-simulator: $(VENV)/jax
 bench-sass: $(VENV)/jax
 	mkdir -p .cache
 	$(BIN)/python tests/bench_sass.py --json .cache/bench_sass.json
+
+# How fast the sparse matmul kernel should be, by a model on paper.
+model: $(VENV)/jax
+	$(BIN)/python -m jax.experimental.mosaic.gpu.examples.sparse_matmul_model
 
 # Brings the installed JAX to the state of the series, much faster than a build.
 refresh: $(VENV)/requirements

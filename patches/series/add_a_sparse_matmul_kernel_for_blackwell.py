@@ -30,6 +30,9 @@ with the same columns of B, so that B is loaded once for all of them.
 A configuration that does not fit into shared or tensor memory is
 refused with the sizes of all operands.
 
+The default configuration comes from a model of a B200 on paper, which
+counts tensor core cycles, bytes and instructions of a tile.
+
 Verified: run on the simulator with its race checker, in several orders
 of what is asynchronous and in both lowering semantics, and compiled
 with ptxas for sm_100a. It was not run, and its speed not measured, on
@@ -37,6 +40,10 @@ a Blackwell GPU.
 """,
     new_files=(
         "jax/experimental/mosaic/gpu/examples/sparse_matmul_blackwell.py",
+        "jax/experimental/mosaic/gpu/examples/sparse_matmul_model.py",
     ),
-    tests=("tests/mosaic/sparse_matmul_kernel_test.py",),
+    tests=(
+        "tests/mosaic/sparse_matmul_kernel_test.py",
+        "tests/mosaic/sparse_matmul_model_test.py",
+    ),
 )
