@@ -267,7 +267,7 @@ class DefaultTest(parameterized.TestCase):
         kernel = model.Kernel.of(config, dtype, scaled=scaled)
         return model.estimate(kernel, m, n, k).seconds
 
-      default = model.best(Config, m, n, k, dtype, scaled)
+      default = sparse_matmul_blackwell.default_config(m, n, k, dtype, scaled)
       default.check(dtype, jnp.float32, scaled=scaled)
       self.assertLess(
           seconds(default), 1.02 * min(map(seconds, configs)), (m, n, k)
