@@ -16,6 +16,8 @@
 
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 from unittest import mock
 
@@ -77,6 +79,32 @@ class DevicelessTest(absltest.TestCase):
         " it is called in",
     ):
       deviceless.compile_kernel(kernel, ty)
+
+  def test_after_the_plugin_failed_its_checks(self):
+    # The plugin alone, without cuDNN and a driver, refuses to initialize.
+    if os.path.exists("/dev/nvidiactl"):
+      self.skipTest("With a GPU, the plugin initializes")
+    program = """
+import jax
+print(jax.devices())
+import gpu_deviceless_test as test
+compiled = test.deviceless.compile_kernel(*test._copy_kernel(64))
+print(".target sm_100a" in compiled.ptx)
+"""
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join(
+            [str(pathlib.Path(__file__).parent), *sys.path]
+        ),
+        deviceless.CACHE_VARIABLE: "",
+    }
+    for name in ("JAX_PLATFORMS", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"):
+      env.pop(name, None)
+    process = subprocess.run(
+        [sys.executable, "-c", program], env=env, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )
+    self.assertEqual(process.returncode, 0, process.stderr)
+    self.assertEqual(process.stdout, "[CpuDevice(id=0)]\nTrue\n")
 
   def test_no_kernel(self):
     with self.assertRaisesWithLiteralMatch(

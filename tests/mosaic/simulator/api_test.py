@@ -214,6 +214,27 @@ class ApiTest(parameterized.TestCase):
           if wait:
             jax.block_until_ready(result)
 
+  def test_errors_of_a_function_that_was_called_before(self):
+    def body(x, out, x_smem, barrier):
+      plgpu.copy_gmem_to_smem(x, x_smem, barrier)
+      out[...] = x_smem[...]  # Does not wait for the copy.
+
+    x = _random((128,), np.float32)
+    kernel = jax.jit(
+        plgpu.kernel(
+            body, out_type=jax.ShapeDtypeStruct(x.shape, x.dtype),
+            scratch_types=[
+                plgpu.SMEM(x.shape, x.dtype), plgpu.Barrier(),
+            ],
+        )
+    )
+    with simulator.simulate():
+      for _ in range(2):
+        np.testing.assert_array_equal(kernel(x), x)
+    with self.assertRaisesRegex(simulator.SimulationError, "never written"):
+      with simulator.simulate(order="lazy"):
+        kernel(x)
+
   def test_a_run_has_a_report(self):
     x = _random((128, 64), np.float32)
     with simulator.simulate() as simulation:

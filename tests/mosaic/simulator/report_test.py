@@ -340,7 +340,44 @@ class PictureTest(parameterized.TestCase):
     self.assertLen(tops, 4)
     for e in uses:
       self.assertEqual(float(e.get("height")), 32)
+    self.assertEqual(result.tmem_operands(), [(0, 127, "D of MMA")])
+    self.assertEqual(labels.count("0..127: D of MMA"), 2)
     self._check_no_overlaps(root)
+
+  def test_operands(self):
+    def stored(first, count):
+      return f"""
+          add.u32 %r4, %r1, {first};
+          tcgen05.st.sync.aligned.32x32b.x{count}.b32 [%r4],
+            {{{", ".join(["%r3"] * count)}}};
+          """
+
+    body = _ALLOCATIONS.replace(
+        "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 32;",
+        f"""
+        mov.u32 %r3, 0;
+        {stored(16, 1)} {stored(17, 2)} {stored(250, 4)}
+        tcgen05.wait::st.sync.aligned;
+        add.u32 %r4, %r1, 16;
+        tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r3}}, [%r4];
+        tcgen05.wait::ld.sync.aligned;
+        tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 32;
+        """,
+    )
+    result = _report(body, threads=64, ctas=2)
+    expected = [
+        (0, 15, "unused"), (16, 16, "stored (st), loaded (ld)"),
+        (17, 18, "stored (st)"), (19, 249, "unused"), (250, 253, "stored (st)"),
+        (254, 383, "unused"),
+    ]
+    self.assertEqual(result.tmem_operands(), expected)
+    root = self._parse(result.to_svg())
+    for first, last, what in expected:
+      self.assertEqual(
+          self._labels(root).count(f"{first}..{last}: {what}"), 2
+      )
+    self._check_no_overlaps(root)
+    self.assertEmpty(_report("", threads=32).tmem_operands())
 
   def test_no_tensor_memory(self):
     root = self._parse(_report("", threads=32).to_svg())

@@ -27,6 +27,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import importlib
 import importlib.util
 import io
 import itertools
@@ -48,6 +49,7 @@ from jaxlib import version as jaxlib_version
 from jaxlib.mlir import ir
 
 ARCH = (10, 0)
+_PLUGIN = "jax_plugins.xla_cuda13"
 # A folder that keeps compiled kernels between processes.
 CACHE_VARIABLE = "MOSAIC_GPU_DEVICELESS_CACHE"
 _CACHE_FORMAT = 1
@@ -136,19 +138,28 @@ def as_blackwell() -> Iterator[None]:
 def _sharding() -> jax.sharding.Sharding:
   from jax.experimental import topologies  # pylint: disable=g-import-not-at-top
 
-  if importlib.util.find_spec("jax_plugins.xla_cuda13") is None:
+  if importlib.util.find_spec(_PLUGIN) is None:
     raise RuntimeError(
         "Compiling for a GPU needs jax-cuda13-plugin and jax-cuda13-pjrt, which"
         " are not installed. Install them with the version of jaxlib:"
         f" pip install jax-cuda13-plugin=={jaxlib_version.__version__}"
         f" jax-cuda13-pjrt=={jaxlib_version.__version__}"
     )
-  # Asking for the CPU first lets JAX discover the CUDA plugin, even though it
-  # finds no GPU.
-  jax.devices("cpu")
-  topology = topologies.get_topology_desc(
-      "b200", platform="cuda", topology="1x1x1", target_config=_B200
+  get_topology = functools.partial(
+      topologies.get_topology_desc,
+      "b200", platform="cuda", topology="1x1x1", target_config=_B200,
   )
+  # Compiling needs none of the libraries whose versions the plugin checks.
+  skip = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"}
+  with mock.patch.dict(os.environ, skip):
+    # Asking for the CPU first lets JAX discover the CUDA plugin, even though it
+    # finds no GPU.
+    jax.devices("cpu")
+    try:
+      topology = get_topology()
+    except NotImplementedError:  # The plugin failed the check before.
+      importlib.import_module(_PLUGIN).initialize()
+      topology = get_topology()
   mesh = jax.sharding.Mesh(topology.devices[:1], ("x",))
   return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 

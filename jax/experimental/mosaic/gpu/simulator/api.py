@@ -224,9 +224,11 @@ def simulate(
         yield simulation
       finally:
         _wait_for_kernels()
-  except jax.errors.JaxRuntimeError:
-    # XLA only keeps the text of an error in a callback.
-    if simulation.error is None:
+  except (jax.errors.JaxRuntimeError, ValueError) as e:
+    # XLA only keeps the text of an error in a callback. It is a ValueError if
+    # the function was called before.
+    is_other = isinstance(e, ValueError) and "CpuCallback" not in str(e)
+    if simulation.error is None or is_other:
       raise
     raise simulation.error from None
   finally:

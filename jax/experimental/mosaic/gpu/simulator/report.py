@@ -188,6 +188,19 @@ class Report(observers.Statistics):
       result[kind(opcode)] += count
     return result
 
+  def tmem_operands(self) -> list[tuple[int, int, str]]:
+    """Returns what lies where in tensor memory, of the CTA that allocates first.
+
+    Returns:
+      The first column, the last one and what was in them, for all parts of the
+      allocated columns. Parts that are never accessed are "unused".
+    """
+    if not self.allocations:
+      return []
+    cta = self.allocations[0].cta
+    mine = [a for a in self.allocations if a.cta == cta]
+    return _operands(mine, self._uses.get(cta, ()))
+
   def __str__(self) -> str:
     return "\n".join(self._lines())
 
@@ -318,6 +331,7 @@ _PURPOSES = (
     (_LOAD, "loaded (ld)", "#555555"),
     ("", "other", "#a6761d"),
 )
+_OPERANDS = 5  # So many of them are operands of MMAs.
 
 # All in pixels.
 _WIDTH, _LEFT, _PLOT, _HEIGHT = 1080, 64, 640, 256
@@ -360,6 +374,41 @@ def _areas(uses: Sequence[_Use], steps: int) -> Iterator[tuple[int, ...]]:
       yield run[0], run[1], open_runs.pop(run), row, run[2]
     for run in sorted(runs):
       open_runs.setdefault(run, row)
+
+
+def _operands(
+    allocations: Sequence[TmemAllocation], uses: Sequence[_Use]
+) -> list[tuple[int, int, str]]:
+  """(first column, last, what for) of the parts of the allocated columns."""
+  purposes = [set() for _ in range(_COLUMNS)]
+  for first, last, what in {(u.first, u.last, u.what) for u in uses}:
+    for column in range(first, last + 1):
+      purposes[column].add(_purpose(what))
+  names = [""] * _COLUMNS
+  for a in allocations:
+    for column in range(a.column, a.column + a.count):
+      # Whatever an MMA has there was copied or stored before.
+      mine = sorted(purposes[column])
+      operands = [p for p in mine if p < _OPERANDS] or mine
+      names[column] = ", ".join(_PURPOSES[p][1] for p in operands) or "unused"
+  parts, first = [], 0
+  for column in range(1, _COLUMNS + 1):
+    if column == _COLUMNS or names[column] != names[first]:
+      if names[first]:
+        parts.append((first, column - 1, names[first]))
+      first = column
+  return parts
+
+
+def _spread(wanted: Sequence[float], bottom: float) -> list[float]:
+  """Moves ascending positions of labels until they are a line apart."""
+  spots: list[float] = []
+  for y in wanted:
+    spots.append(max(y, spots[-1] + _LINE) if spots else y)
+  for i in reversed(range(len(spots))):
+    spots[i] = min(spots[i], bottom)
+    bottom = spots[i] - _LINE
+  return spots
 
 
 def _ticks(steps: int) -> list[int]:
@@ -417,7 +466,8 @@ def _svg(
   top = _TOP
   for cta in ctas:
     mine = [a for a in allocations if a.cta == cta]
-    height = max(_HEIGHT, _LINE * len(mine))
+    operands = _operands(mine, uses.get(cta, ()))
+    height = max(_HEIGHT, _LINE * (len(mine) + len(operands)))
     text(
         _LEFT, top - 8, f"Tensor memory of CTA ({','.join(map(str, cta))})",
         font_weight="bold",
@@ -438,7 +488,7 @@ def _svg(
     text(
         _LEFT + _PLOT / 2, top + height + 34, "step", text_anchor="middle"
     )
-    label_y = 0.0
+    labels = []  # The y that they belong to, where their line begins, text.
     for a in sorted(mine, key=lambda a: (a.column, a.first_step)):
       end = steps if a.last_step is None else a.last_step
       x, y = at_step(a.first_step), at_column(a.column)
@@ -449,10 +499,9 @@ def _svg(
           x, y, max(width, 1), bottom - y, f"{what}; {_who(a)}",
           class_="allocation", fill="#f0f0f0", stroke="#000",
       )
-      label_y = max(label_y + _LINE, (y + bottom) / 2 + 4)
-      label_x = _LEFT + _PLOT + 24
-      line(x + width, (y + bottom) / 2, label_x - 4, label_y - 4, "#999")
-      text(label_x, label_y, f"{what} ({_who(a).partition(', ')[2]})")
+      labels.append((
+          (y + bottom) / 2, x + width, f"{what} ({_who(a).partition(', ')[2]})"
+      ))
     for begin, end, first, last, purpose in _areas(uses.get(cta, ()), steps):
       used = purpose >= 0
       _, name, color = _PURPOSES[purpose if used else ~purpose]
@@ -463,6 +512,16 @@ def _svg(
           at_column(last * _UNIT) - y, name if used else f"kept: {name}",
           class_="use", fill=color, fill_opacity=1 if used else 0.25,
       )
+    for first, last, name in operands:
+      labels.append((
+          at_column((first + last + 1) / 2), _LEFT + _PLOT,
+          f"{first}..{last}: {name}",
+      ))
+    labels.sort(key=lambda label: label[0])
+    spots = _spread([y for y, _, _ in labels], top + height)
+    for spot, (y, x, label) in zip(spots, labels):
+      line(x, y, _LEFT + _PLOT + 20, spot, "#999")
+      text(_LEFT + _PLOT + 24, spot + 4, label)
     top += height + _GAP
   x = _LEFT
   if ctas:
