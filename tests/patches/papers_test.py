@@ -126,7 +126,9 @@ class CoverLetterTest(absltest.TestCase):
       for choice in choices[1].split(",") if choices else ("",):
         named.add(re.sub(r"\{.*\}", choice, word))
     tests = {test for patch in engine.load_series() for test in patch.tests}
-    uses_gpu = re.compile(r"test_util\.run\(|\.check\(self")
+    uses_gpu = re.compile(
+        r"test_util\.run\(|\.run_with_tmem\(|\.check\(self"
+    )
     expected = {
         test
         for test in tests
@@ -157,6 +159,17 @@ class BriefsTest(absltest.TestCase):
   def test_fields(self):
     for name, fields in self.sections.items():
       self.assertEqual(tuple(fields), _FIELDS, name)
+
+  def test_patches_that_are_large_say_why(self):
+    tree = engine.Tree.open(trees.pristine(patches.BASE))
+    measured = sizes.measure(tree, engine.compute(tree, engine.load_series()))
+    large = {s.slug for s in measured if s.source > sizes.UPSTREAM_SOURCE}
+    explained = {
+        name
+        for name, fields in self.sections.items()
+        if re.search(r"Not\s+split:", fields["Review"])
+    }
+    self.assertEqual(explained, large)
 
   def needs(self, name: str) -> list[str]:
     return re.findall(r"`(\w+)`", self.sections[name]["Needs"])
@@ -190,7 +203,9 @@ class BriefsTest(absltest.TestCase):
       fields = self.sections[patch.slug]
       named = re.findall(r"`(\w+_test\.py)`", fields["Evidence"])
       self.assertNotEmpty(named, patch.slug)
-      known = [pathlib.PurePath(path).name for path in patch.tests]
+      # JAX's own tests that it changes, too.
+      paths = [*patch.tests, *(edit.file for edit in patch.edits)]
+      known = [pathlib.PurePath(path).name for path in paths]
       self.assertContainsSubset(named, known, patch.slug)
 
 
