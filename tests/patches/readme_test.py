@@ -30,7 +30,10 @@ from absl.testing import absltest
 import patches
 from patches import mails, trees
 
-_DOCUMENTS = ("README.md", "docs/patches.md", "docs/simulator.md")
+_DOCUMENTS = (
+    "README.md", "docs/patches.md", "docs/simulator.md",
+    "docs/sparse_matmul_speed.md", "docs/mma_issue_cost.md",
+)
 _FULL = os.environ.get("MOSAIC_GPU_FULL_TESTS") == "1"
 
 # Commands that other tests run, or that would run this one.
@@ -54,6 +57,9 @@ _ELSEWHERE = {
     ),
     "python -m patches check --no-tests --base RELEASE": (
         "tests/patches/readme_test.py"
+    ),
+    "python -m jax.experimental.mosaic.gpu.examples.sparse_matmul_blackwell": (
+        "tests/mosaic/sparse_matmul_kernel_test.py"
     ),
     "python -m jax.experimental.mosaic.gpu.simulator FILE.ptx": (
         "tests/mosaic/simulator/main_test.py"
