@@ -109,7 +109,7 @@ class AsynchronyTest(parameterized.TestCase):
     def fail():
       raise MemoryFault("bad")
 
-    where = Where(7, "cp.async.bulk", 0, 1, 2)
+    where = Where(7, "cp.async.bulk", (0, 0, 0), 1, 2)
     a.submit(asynchrony.AsyncOp("copy", 0, 0, fail, where))
     with self.assertRaisesRegex(MemoryFault, "PTX line 7"):
       a.drain_one()

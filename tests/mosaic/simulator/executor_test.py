@@ -454,6 +454,16 @@ class LaunchTest(_Base):
     np.testing.assert_array_equal(out[:, 0], np.arange(192))
     self.assertEqual(result.batches, batches)
 
+  def test_a_shorter_last_batch_in_a_seeded_order(self):
+    out, result = launch(
+        "ld.param.b64 %out, [p]; mov.u32 %r0, %ctaid.x; mov.u32 %r1, %tid.x;"
+        " mad.lo.u32 %r2, %r0, 64, %r1; mad.wide.u32 %out, %r2, 4, %out;"
+        " st.global.b32 [%out], %r2;",
+        (7, 1, 1), (1, 1, 1), (64, 1, 1), max_resident_ctas=3, order=1,
+    )
+    np.testing.assert_array_equal(out[:, 0], np.arange(448))
+    self.assertEqual(result.batches, 3)
+
   def test_a_cluster_is_never_split(self):
     _, result = launch(
         "barrier.cluster.arrive; barrier.cluster.wait;",

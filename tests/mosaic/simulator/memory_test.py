@@ -266,7 +266,7 @@ class AddressSpacesTest(parameterized.TestCase):
 
   def test_message_names_the_right_lane(self):
     access = observers.Access(
-        lambda i: Where(1, "ld", 0, 0, i), "generic", "ld"
+        lambda i: Where(1, "ld", (0, 0, 0), 0, i), "generic", "ld"
     )
     addr = np.array([self.at, memory.SHARED_BASE + 4096, self.at])
     with self.assertRaisesRegex(MemoryFault, "lane 1"):

@@ -77,14 +77,16 @@ _READS = ("llvm.call", "llvm.inline_asm", "llvm.load", "memref.load")
 _LOOPS = ("scf.for", "scf.while")
 
 
-def _innermost_loop() -> ir.OpView | None:
+def _innermost_loop() -> ir.OpView | ir.Operation | None:
   op = ir.InsertionPoint.current.block.owner
   while op is not None and op.name not in _LOOPS:
     op = op.parent
   return op
 
 
-def _is_invariant(loop: ir.OpView, values: Iterable[ir.Value]) -> bool:
+def _is_invariant(
+    loop: ir.OpView | ir.Operation, values: Iterable[ir.Value]
+) -> bool:
   """Whether values are the same in each iteration."""
   todo, seen = list(values), set()
   while todo:

@@ -391,7 +391,7 @@ def sparse_matmul(
       "metadata": spec.format_metadata(a_metadata),
       "b": _pad(b, spec.gmem_shape["b"]),
   }
-  if scaled:
+  if a_scales is not None and b_scales is not None:
     operands["a_scales"] = spec.format_scales(a_scales, config.tile_m)
     operands["b_scales"] = spec.format_scales(b_scales.T, config.columns)
   return spec.kernel(operands)[:m, :n]
@@ -501,8 +501,8 @@ class _Tile:
 
   m: jax.Array
   n: jax.Array
-  first_step: jax.Array
-  reuses_acc: jax.Array
+  first_step: jax.Array | int
+  reuses_acc: jax.Array | bool
   acc_slot: jax.Array
 
 
@@ -562,10 +562,11 @@ class _KernelSpec:
     shapes = {
         "a": (self.m, self.k // 2), "b": (self.k, n), "out": (self.m, n)
     }
-    return {
-        name: tuple(map(_round_up, shape, self._tiling(name)))
-        for name, shape in shapes.items()
-    }
+    result = {}
+    for name, (rows, columns) in shapes.items():
+      tiling = self._tiling(name)
+      result[name] = _round_up(rows, tiling[0]), _round_up(columns, tiling[1])
+    return result
 
   def format_metadata(self, positions: jax.Array) -> jax.Array:
     """Lays positions out for the copy to tensor memory, for whole tiles."""
@@ -614,25 +615,26 @@ class _KernelSpec:
 
   def _tmem_refs(self):
     config, layouts = self.config, plgpu.TMEMLayout
-    tmem = functools.partial(plgpu.TMEM, collective=config.collective)
     accumulators = config.num_accumulators(scaled=self.scaled)
     entries = tcgen05_tiles.metadata_entries(config.tile_k, GROUP)
     # Stages follow each other along the rows, which can be sliced by row tiles.
     refs = {
-        "acc": tmem(
-            (accumulators * config.tile_m, config.columns), jnp.float32
+        "acc": plgpu.TMEM(
+            (accumulators * config.tile_m, config.columns), jnp.float32,
+            collective=config.collective,
         ),
-        "metadata": tmem(
+        "metadata": plgpu.TMEM(
             (config.max_concurrent_steps * config.tile_m, entries), jnp.uint2,
+            collective=config.collective,
             layout=layouts.SPARSE_METADATA_LAYOUT,
         ),
     }
     if self.scaled:
       rows = {"a_scales": config.tile_m, "b_scales": config.b_scale_rows}
       for name in rows:
-        refs[name] = tmem(
+        refs[name] = plgpu.TMEM(
             (rows[name], config.scales), SCALE_DTYPE,
-            layout=layouts.SCALES_LAYOUT,
+            collective=config.collective, layout=layouts.SCALES_LAYOUT,
         )
     return refs
 
@@ -719,8 +721,9 @@ class _KernelSpec:
 
     @plgpu.nd_loop((math.prod(self.grid),), collective_axes="cluster")
     def _(loop):
+      [index] = loop.index
       m_index, n_index = plgpu.planar_snake(
-          *loop.index, self.grid, config.grid_minor_dim, config.grid_tile_width
+          index, self.grid, config.grid_minor_dim, config.grid_tile_width
       )
       body(
           _Tile(
@@ -751,7 +754,7 @@ class _KernelSpec:
       rows, row_tiles = part(tile.m, config.rows), part(tile.m, a_tiles)
       k_tiles = part(i, smem["metadata"].shape[2])
       # Where each operand lies, and along which axis two CTAs share it.
-      copies = {
+      copies: dict[str, tuple[pl.Slice, pl.Slice, plgpu.CopyPartition]] = {
           "a": (rows, part(i, config.tile_k // 2), partitioned(0)),
           "metadata": (row_tiles, k_tiles, partitioned(0)),
           "b": (
@@ -766,13 +769,11 @@ class _KernelSpec:
         replicated = plgpu.CopyPartition.REPLICATED
         copies["b_scales"] = part(tile.n, b_tiles), k_tiles, replicated
       for name, (*where, partition) in copies.items():
-        collective = {}
-        if config.collective:
-          # The first CTA waits for the copies of both.
-          collective = dict(collective_axes="cta", leader_tracked=partition)
         plgpu.copy_gmem_to_smem(
             gmem[name].at[tuple(where)], smem[name].at[slot], loaded.at[slot],
-            **collective,
+            collective_axes="cta" if config.collective else None,
+            # The first CTA waits for the copies of both.
+            leader_tracked=partition if config.collective else None,
         )
 
     lax.fori_loop(0, self.k_steps, load, None)
@@ -899,7 +900,7 @@ def main() -> int:
       args, kwargs, a, b = _random_problem(rng, m, n, k, dtype, scaled)
       config = default_config(m, n, k, dtype, scaled)
       result = sparse_matmul(
-          *args, config, out_dtype=jnp.float32, **kwargs
+          *args, config=config, out_dtype=jnp.float32, **kwargs
       )
       expected = a @ b
       error = np.abs(np.asarray(result).astype(np.float64) - expected).max()

@@ -209,6 +209,7 @@ class Barriers:
       )
     clusters = step.ctas // self.machine.cluster_size
     if self._on_arrive:
+      assert step.instruction is not None
       relaxed = ".relaxed" in step.instruction.opcode
       self._tell(self._on_arrive, step.threads, clusters, phase, relaxed)
     self.cluster_phase[step.index] += 1

@@ -25,17 +25,14 @@ class Where:
 
   line: int
   text: str
-  cta: tuple[int, int, int] | int | None = None
+  cta: tuple[int, int, int] | None = None
   warp: int | None = None  # Within the CTA.
   lane: int | None = None
 
   def __str__(self) -> str:
     who = []
     if self.cta is not None:
-      cta = self.cta
-      if isinstance(cta, tuple):
-        cta = "(" + ",".join(map(str, cta)) + ")"
-      who.append(f"CTA {cta}")
+      who.append(f"CTA ({','.join(map(str, self.cta))})")
     if self.warp is not None:
       who.append(f"warp {self.warp}")
     if self.lane is not None:

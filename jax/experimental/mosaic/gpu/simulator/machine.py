@@ -239,11 +239,12 @@ def _guarded(
 
 def _aligned(execute: Execute) -> Execute:
   def run(step: Step) -> None:
-    if not step.full:
-      step = step.machine.scheduler.converge(step, None)
-      if step is None:
-        return
-    execute(step)
+    if step.full:
+      execute(step)
+      return
+    together = step.machine.scheduler.converge(step, None)
+    if together is not None:
+      execute(together)
 
   return run
 
@@ -343,7 +344,7 @@ class Machine:
   def run(
       self,
       program: list[Execute],
-      policy: scheduler_lib.MinPc | None = None,
+      policy: scheduler_lib.Policy | None = None,
       max_steps: int | None = None,
   ) -> int:
     """Runs all resident threads to their end; returns the number of steps."""
@@ -424,7 +425,7 @@ def run(
     order: Any = "eager",
     max_resident_ctas: int = 32,
     max_steps: int | None = None,
-    policy: scheduler_lib.MinPc | None = None,
+    policy: scheduler_lib.Policy | None = None,
 ) -> RunResult:
   """Runs a kernel.
 
@@ -469,10 +470,9 @@ def unmodelled(kernel: ptx.Kernel) -> list[tuple[int, str, str]]:
   Unlike `table.unmodelled`, it also finds combinations of an instruction in the
   table that its entry refuses.
   """
-  block = kernel.reqntid or kernel.maxntid or ()
   launch = Launch(
-      cluster=(*(kernel.reqnctapercluster or ()), 1, 1, 1)[:3],
-      block=(*block, 1, 1, 1)[:3],
+      cluster=_three(kernel.reqnctapercluster or ()),
+      block=_three(kernel.reqntid or kernel.maxntid or ()),
   )
   context = Context(kernel, launch, memory_lib.GlobalMemory())
   rows = []
@@ -482,6 +482,12 @@ def unmodelled(kernel: ptx.Kernel) -> list[tuple[int, str, str]]:
     except errors.SimulationError as e:
       rows.append((ins.line, ins.text, e.message))
   return rows
+
+
+def _three(sizes: Sequence[int]) -> tuple[int, int, int]:
+  """Sizes in x, y, z, of which the last may be missing."""
+  x, y, z = (*sizes, 1, 1, 1)[:3]
+  return x, y, z
 
 
 def _check_launch(kernel: ptx.Kernel, launch: Launch) -> None:
@@ -498,7 +504,7 @@ def _check_launch(kernel: ptx.Kernel, launch: Launch) -> None:
     )
   required = kernel.reqnctapercluster
   if required:
-    required = (*required, 1, 1)[:3]
+    required = _three(required)
     if required != launch.cluster:
       raise errors.ResourceError(
           f"Cluster {launch.cluster}; kernel {kernel.name} was compiled for"

@@ -124,7 +124,13 @@ class SharedMemory:
     return view
 
   def check(
-      self, cta, addr: np.ndarray, nbytes: int, who: Access, align: int, verb
+      self,
+      cta,
+      addr: np.ndarray | np.integer,
+      nbytes: int,
+      who: Access,
+      align: int,
+      verb,
   ) -> None:
     """Raises MemoryFault unless every access is aligned and inside."""
     addr = np.asarray(addr)

@@ -192,7 +192,7 @@ class MmaInstruction:
             f"address {address:#x} of {name} names lane"
             f" {split_address(address)[0]}; it must be the lane {lane} of D"
         )
-    if self.sparse and self.metadata & 1:
+    if self.metadata is not None and self.metadata & 1:
       raise TmemFault(
           f"metadata address {self.metadata:#x} is odd; the hardware reads"
           " pairs of columns, so use an even column (and the sparsity selector)"
@@ -419,6 +419,7 @@ def _read_positions(
     ins: MmaInstruction, cta: int, tmem: TensorMemory, who: Access
 ) -> np.ndarray:
   """Logical k of each stored element, int64 [128, k / 2]."""
+  assert ins.metadata is not None
   who = who.renamed("tcgen05.mma.sp metadata")
   column = split_address(ins.metadata)[1]
   bits_of_a = FORMATS[ins.descriptor.a_type].bits
@@ -474,6 +475,8 @@ def _read_scales(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Scale factors of A [m / cta_group, v] and B [n, v], float64."""
   d = ins.descriptor
+  assert ins.scale_a is not None and ins.scale_b is not None
+  assert d.scale_type is not None
   rows = ins.m // ins.cta_group
   raw_a = _read_scale_rows(
       ins.scale_a, rows, d.sfa_id, ins.scale_vector, cta, tmem, range(4),
@@ -543,6 +546,7 @@ def _read_scale_rows(
           f" {data[row].tolist()}; copy the scales to all four subpartitions",
           who.locate(),
       )
+  assert result is not None  # There is at least one quarter.
   return result
 
 

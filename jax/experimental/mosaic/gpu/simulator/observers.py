@@ -251,8 +251,8 @@ class UnwrittenReads(Observer):
   """
 
   def __init__(self):
-    self._shared: _Shadow | None = None
-    self._tmem: np.ndarray | None = None
+    self._shared = _Shadow(0, 0)
+    self._tmem: np.ndarray = np.zeros((0, 128, 512), np.bool_)
     self._global_memory: Any = None
     self._buffers: dict[int, _Shadow] = {}
 
@@ -349,7 +349,7 @@ class TmemRules(Observer):
   """Tensor memory is used inside allocations and freed before exit."""
 
   def __init__(self):
-    self._allocated: np.ndarray | None = None
+    self._allocated: np.ndarray = np.zeros((0, 512), np.bool_)
     self._ranges: dict[tuple[int, int], int] = {}
 
   def on_attach(self, memory: Any) -> None:

@@ -232,6 +232,7 @@ def _tokens(text: str) -> list[_Token]:
           f"Unexpected text {rest[:40]!r}.", errors.Where(line, rest)
       )
     kind = found.lastgroup
+    assert kind is not None  # Each alternative is a group.
     if kind != "skip":
       result.append(_Token(kind, found[0], line, position, found.end()))
     line += found[0].count("\n")
@@ -266,7 +267,17 @@ _SPACES = {".shared", ".local", ".global", ".const"}
 _BRANCHES = {"bra", "brx"}
 
 
+def _constant_bytes(constant: Immediate, nbytes: int) -> bytes:
+  value = constant.value
+  if constant.bits:
+    return struct.pack({32: "<f", 64: "<d"}[constant.bits], value)
+  assert isinstance(value, int)  # Floating-point ones have bits.
+  return (value & ((1 << (8 * nbytes)) - 1)).to_bytes(nbytes, "little")
+
+
 class _Parser:
+  kernel: Kernel  # The one being read.
+  scope: _Scope  # The innermost braces.
 
   def __init__(self, text: str, targets: tuple[str, ...]):
     self.text = text
@@ -274,8 +285,6 @@ class _Parser:
     self.tokens = _tokens(text)
     self.position = 0
     self.variables: dict[str, Variable] = {}
-    self.kernel: Kernel | None = None
-    self.scope: _Scope | None = None
     self.num_scopes = 0
     self.param_names: set[str] = set()
 
@@ -468,11 +477,7 @@ class _Parser:
         self.take(",")
     else:
       values.append(self.constant())
-    data = b"".join(
-        struct.pack({32: "<f", 64: "<d"}[v.bits], v.value) if v.bits
-        else (v.value & ((1 << (8 * element)) - 1)).to_bytes(element, "little")
-        for v in values
-    )
+    data = b"".join(_constant_bytes(v, element) for v in values)
     return data.ljust(size, b"\0")
 
   def constant(self) -> Immediate:
@@ -551,9 +556,11 @@ class _Parser:
     self.scope = _Scope(None, 0)
     # Branches wait for the end, when all labels are known.
     branches: list[tuple[int, str, _Scope, _Token]] = []
-    while self.scope is not None:
+    while True:
       token = self.token
       if self.take("}"):
+        if self.scope.parent is None:
+          break
         self.scope = self.scope.parent
       elif self.take("{"):
         self.num_scopes += 1
@@ -627,7 +634,7 @@ class _Parser:
       kernel.variables[unique] = dataclasses.replace(variable, name=unique)
 
   def find_param(self, name: str) -> str | None:
-    scope = self.scope
+    scope: _Scope | None = self.scope
     while scope is not None:
       if name in scope.params:
         return scope.params[name]
@@ -635,7 +642,7 @@ class _Parser:
     return None
 
   def find_register(self, name: str) -> Register | None:
-    scope = self.scope
+    scope: _Scope | None = self.scope
     while scope is not None:
       unique = scope.registers.get(name)
       if unique is not None:

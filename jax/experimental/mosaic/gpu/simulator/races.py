@@ -104,12 +104,14 @@ class _Flight:
   """An asynchronous operation in flight.
 
   Attributes:
+    op: the operation.
     clocks: of the issuer, at the issue, int32 [5, agents].
     agent, event: of its accesses; an agent of -1 is known only when it signals.
     read_agent: of its reads of shared memory, if another.
     cluster, warp: of the issuer.
   """
 
+  op: AsyncOp
   clocks: np.ndarray
   agent: int
   event: int
@@ -160,7 +162,7 @@ class Races(Observer):
 
   def attach(self, machine: Any) -> None:
     self._machine = machine
-    self._op = self._flying = None
+    self._op = None
     self._loader: np.ndarray | None = None  # Clocks of a warp that loads.
     clusters = machine.num_clusters
     self._warps = machine.warps_per_cta * machine.cluster_size  # Of a cluster.
@@ -187,9 +189,9 @@ class Races(Observer):
     self._variables: dict[tuple[str, int, int], dict[int, np.ndarray]] = {}
     self._foreign: list[dict[int, np.ndarray]] = [{} for _ in range(clusters)]
     self._open: dict[Any, list[int]] = {}
-    self._groups: dict[Any, list[tuple[int, int]]] = {}
+    self._groups: dict[Any, list[int]] = {}
     self._flights: dict[AsyncOp, _Flight] = {}
-    self._sites: list[_Site | None] = [None]
+    self._sites = [_Site("", Where(0, ""))]  # Number 0 is of no access.
     self._site_of: dict[Any, int] = {}
     self._loads: dict[str, dict[int, int]] = {}  # Register: {warp: event}.
     self._load_registers: dict[tuple[int, int], tuple[str, ...]] = {}
@@ -385,11 +387,9 @@ class Races(Observer):
   def _close_groups(self, kind: str, threads) -> None:
     for thread in np.atleast_1d(threads).tolist():
       domain = kind, thread
-      events = self._open.pop(domain, None)
-      groups = self._groups.get(domain)
-      if events is not None or groups is not None:
-        last = events[-1] if events else groups[-1]
-        self._groups.setdefault(domain, []).append(last)
+      events = self._open.pop(domain, None) or self._groups.get(domain)
+      if events:
+        self._groups.setdefault(domain, []).append(events[-1])
 
   def _wait_group(self, step, threads) -> None:
     if self._groups:
@@ -536,13 +536,13 @@ class Races(Observer):
         + flight.warp, who,
     )
     barrier.pending = self._merged(barrier.pending, flight.clocks)
-    if flight.agent >= 0 and self._flying.queue is not None:
+    if flight.agent >= 0 and flight.op.queue is not None:
       # What was issued before is complete.
       pending = barrier.pending
       pending[SEEN, flight.agent] = max(
           pending[SEEN, flight.agent], flight.event
       )
-      if self._flying.kind == "tcgen05.commit":
+      if flight.op.kind == "tcgen05.commit":
         # It implies tcgen05.fence::before_thread_sync.
         before = flight.clocks[TENSOR].copy()
         before[flight.agent] = flight.event
@@ -551,7 +551,7 @@ class Races(Observer):
       source = flight.agent, flight.event
     else:
       source = flight.warp, int(flight.clocks[SEEN, flight.warp])
-    if self._flying.cta != cta:
+    if flight.op.cta != cta:
       site = self._site(who.what, who.locate())
       barrier.remote[source[0], site] = source[1]
 
@@ -612,29 +612,29 @@ class Races(Observer):
     if op.group is not None:
       self._open.setdefault(op.group, []).append(event)
     self._flights[op] = _Flight(
-        clocks, agent, event, read_agent, cluster, w, slot
+        op, clocks, agent, event, read_agent, cluster, w, slot
     )
 
   def on_advance(self, op) -> None:
     self._op = self._flights[op]
-    self._flying = op
 
   def on_advanced(self, op) -> None:
-    self._op = self._flying = None
+    self._op = None
     if op.stage is Stage.DONE:
       del self._flights[op]
 
-  def _op_stamp(self, who: Access, agent: int, event: int) -> int:
-    where = self._flying.where or who.locate()
+  def _op_stamp(
+      self, flight: _Flight, who: Access, agent: int, event: int
+  ) -> int:
+    where = flight.op.where or who.locate()
     site = self._site(who.what, where)
     return _stamp(agent, event, site)
 
-  def _op_target(self, cta) -> tuple[int, int]:
-    """Agent and event of the writes of the operation to a CTA (or None)."""
-    flight = self._op
+  def _op_target(self, flight: _Flight, cta) -> tuple[int, int]:
+    """Agent and event of the writes of an operation to a CTA (or None)."""
     if flight.agent >= 0:
       return flight.agent, flight.event
-    for target, signal, addr in self._flying.signals:
+    for target, signal, addr in flight.op.signals:
       if target == cta or cta is None:
         barrier = self._barriers.get((signal, addr))
         if barrier is None:
@@ -647,7 +647,7 @@ class Races(Observer):
   def on_read(self, space, cta, addr, nbytes, who) -> None:
     if space == "shared":
       if self._op is not None:
-        self._op_shared(cta, addr, nbytes, who, False)
+        self._op_shared(self._op, cta, addr, nbytes, who, False)
       elif who.threads is not None:
         self._warp_shared(cta, addr, nbytes, who, False)
     elif space == "global":
@@ -656,16 +656,17 @@ class Races(Observer):
   def on_write(self, space, cta, addr, nbytes, who) -> None:
     if space == "shared":
       if self._op is not None:
-        self._op_shared(cta, addr, nbytes, who, True)
+        self._op_shared(self._op, cta, addr, nbytes, who, True)
       elif who.threads is not None:
         self._warp_shared(cta, addr, nbytes, who, True)
     elif space == "global":
       self._access_global(addr, nbytes, who, True)
 
-  def _op_shared(self, cta, addr, nbytes, who, write: bool) -> None:
+  def _op_shared(
+      self, flight: _Flight, cta, addr, nbytes, who, write: bool
+  ) -> None:
     """An access of an asynchronous operation."""
-    flight = self._op
-    if self._flying.kind == "red.async":
+    if flight.op.kind == "red.async":
       return  # Atomic.
     addr = np.ravel(addr)
     if np.ndim(cta):
@@ -674,26 +675,30 @@ class Races(Observer):
     shadow = self._shared[:, cta]
     clocks = flight.clocks
     seen = clocks[SEEN]
-    generic = flight.slot == _BULK_READ and self._flying.queue is not None
+    generic = flight.slot == _BULK_READ and flight.op.queue is not None
     look = seen
     if not generic:  # All but cp.async belong to the async proxy.
       look = seen.copy()
       look[: self._warps] = clocks[FENCED, : self._warps]
     mask = _mask(addr, nbytes)
-    self._compare(shadow[_WRITE], cells, look, mask, who, write, False, cta)
+    self._compare(
+        flight, shadow[_WRITE], cells, look, mask, who, write, False, cta
+    )
     if not write:
       agent, event = flight.read_agent, flight.event
       if agent < 0:
-        agent, event = self._op_target(None)
-      stamp = self._op_stamp(who, agent, event)
+        agent, event = self._op_target(flight, None)
+      stamp = self._op_stamp(flight, who, agent, event)
       shadow[flight.slot][cells] = stamp | mask
       return
-    stamp = self._op_stamp(who, *self._op_target(cta))
+    stamp = self._op_stamp(flight, who, *self._op_target(flight, cta))
     reads = shadow[_TENSOR_READ:]
-    cancel = self._flying.kind.startswith("clusterlaunchcontrol")
+    cancel = flight.op.kind.startswith("clusterlaunchcontrol")
     look = look if cancel else seen
     for slot in range(_SLOTS - 1):
-      self._compare(reads[slot], cells, look, mask, who, True, True, cta)
+      self._compare(
+          flight, reads[slot], cells, look, mask, who, True, True, cta
+      )
     shadow[_WRITE][cells] = stamp | mask
 
   def _warp_shared(self, cta, addr, nbytes, who, write: bool) -> None:
@@ -734,7 +739,7 @@ class Races(Observer):
       shadow[_WARP_READ + w % _WARP_READS, ctas, cells] = stamp
 
   def _compare(
-      self, slot, cells, look, mask, who, write, old_read, cta
+      self, flight: _Flight, slot, cells, look, mask, who, write, old_read, cta
   ) -> None:
     """Accesses of one operation against what a slot remembers."""
     stamps = slot[cells]
@@ -747,7 +752,7 @@ class Races(Observer):
         place = f"shared memory at {address:#x} of CTA {self._cta_name(cta)}"
         self._report(
             place, int(np.ravel(stamps)[i]), old_read, who.what, write,
-            self._flying.where or who.locate(), self._op.cluster,
+            flight.op.where or who.locate(), flight.cluster,
         )
 
   def _compare_warps(
@@ -772,16 +777,16 @@ class Races(Observer):
         )
 
   def _access_global(self, addr, nbytes, who, write: bool) -> None:
-    op = self._op
-    if op is None and who.threads is None:
+    flight = self._op
+    if flight is None and who.threads is None:
       return
     if not (write or self._global or self._strong):
       return
     addr = np.ravel(addr)
-    if op is None and self._strong:
+    if flight is None and self._strong:
       self._synchronize("global", np.zeros_like(addr), addr, who)
       return
-    if op is not None and self._flying.kind == "tma reduce":
+    if flight is not None and flight.op.kind == "tma reduce":
       return  # Atomic with respect to others of its kind.
     memory = self._machine.spaces.global_memory
     index = memory.find(addr)
@@ -806,17 +811,17 @@ class Races(Observer):
   def _one_buffer(
       self, buffer, shadow, offsets, nbytes, which, who, write
   ) -> None:
-    op = self._op
+    flight = self._op
     cells = _words(offsets, nbytes)
     mask = _mask(offsets, nbytes)
     stamps, owners = shadow
     old = stamps[cells]
     width = cells.shape[1] if cells.ndim == 2 else 1
-    if op is not None:
-      cluster = np.full(cells.shape, op.cluster)
-      known = _lookup(op.clocks[SEEN], old)
-      agent, event = self._op_target(None)
-      new = self._op_stamp(who, agent, event) | mask
+    if flight is not None:
+      cluster = np.full(cells.shape, flight.cluster)
+      known = _lookup(flight.clocks[SEEN], old)
+      agent, event = self._op_target(flight, None)
+      new = self._op_stamp(flight, who, agent, event) | mask
     else:
       threads = np.broadcast_to(who.threads, _size(who, which))[which]
       warps = threads // 32
@@ -853,7 +858,7 @@ class Races(Observer):
           f" {buffer.name!r})"
       )
       where = (
-          self._flying.where if op is not None
+          flight.op.where if flight is not None
           else who.locate(int(which[i // width]))
       )
       self._report(
@@ -887,16 +892,17 @@ class Races(Observer):
 
   def on_tmem_read(self, cta, lanes, columns, who) -> None:
     if self._op is not None:
-      self._op_tmem(cta, lanes, columns, who, False)
+      self._op_tmem(self._op, cta, lanes, columns, who, False)
     elif who.threads is not None:
       self._load_tmem(cta, lanes, columns, who)
 
   def on_tmem_write(self, cta, lanes, columns, who) -> None:
     if self._op is not None:
-      self._op_tmem(cta, lanes, columns, who, True)
+      self._op_tmem(self._op, cta, lanes, columns, who, True)
 
-  def _op_tmem(self, cta, lanes, columns, who, write: bool) -> None:
-    flight = self._op
+  def _op_tmem(
+      self, flight: _Flight, cta, lanes, columns, who, write: bool
+  ) -> None:
     cta = int(np.ravel(cta)[0])
     if lanes.ndim == 2:  # A block of rows and columns.
       first = np.unique(lanes[:, 0] // _LANES_OF_CELL)
@@ -905,9 +911,11 @@ class Races(Observer):
       cells = np.unique(lanes // _LANES_OF_CELL * 512 + columns)
     cells = cells.ravel() + cta * _CELLS
     look = self._tensor_look(flight.clocks, flight.cluster)
-    where = self._flying.where
+    where = flight.op.where
     self._compare_tmem(_WRITE, cells, look, who, write, where, flight.cluster)
-    stamp = self._op_stamp(who, flight.agent, flight.event) | _ALL_BYTES
+    stamp = (
+        self._op_stamp(flight, who, flight.agent, flight.event) | _ALL_BYTES
+    )
     if write:
       for slot in range(_TENSOR_READ, _SLOTS):
         self._compare_tmem(

@@ -21,7 +21,7 @@ reach the pc of other runnable threads, which then join them.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Callable, Hashable
+from typing import TYPE_CHECKING, Callable, Hashable, Protocol
 
 import numpy as np
 
@@ -43,6 +43,15 @@ class Choice:
   pc: int
   threads: np.ndarray
   limit: int
+
+
+class Policy(Protocol):
+  """Decides which threads run next."""
+
+  patience: int  # Backward branches after which `Scheduler.spinning` is set.
+
+  def choose(self, scheduler: Scheduler) -> Choice | None:
+    """Returns what to run; None if no thread is runnable."""
 
 
 class MinPc:
@@ -108,7 +117,7 @@ class Shuffled:
     self.lag = lag
     self._kept = 0  # Turns since the last random one.
     # Steps that the other lanes of its warp are ahead of a lane, int64 [T].
-    self._behind: np.ndarray | None = None
+    self._behind = np.zeros(0, np.int64)
     self._last: np.ndarray | None = None  # Who had the last turn.
     self._steps = 0  # Before the last turn.
 
@@ -147,7 +156,7 @@ class Shuffled:
 
   def _count(self, scheduler: Scheduler) -> None:
     """Accounts for the last turn."""
-    if self._behind is None:
+    if self._behind.size != scheduler.pc.size:  # Another batch of clusters.
       self._behind = np.zeros(scheduler.pc.size, np.int64)
     elif self._last is not None:
       behind, steps = self._behind, scheduler.steps - self._steps
@@ -188,16 +197,18 @@ class Scheduler:
     steps: steps executed so far.
   """
 
+  _group: Step  # What runs, or ran last.
+
   def __init__(
       self,
       machine: machine_lib.Machine,
       program: list[Callable[[Step], None]],
-      policy: MinPc | None = None,
+      policy: Policy | None = None,
       max_steps: int | None = None,
   ):
     self.machine = machine
     self.program = program
-    self.policy = policy or MinPc()
+    self.policy: Policy = policy or MinPc()
     self.max_steps = max_steps
     self.pc = np.zeros(machine.num_threads, np.int64)
     self.state = np.where(machine.exists, RUNNABLE, EXITED).astype(np.uint8)
@@ -206,7 +217,6 @@ class Scheduler:
     self.last_run = np.zeros(machine.num_threads, np.int64)
     self.steps = 0
     self.parked: dict[Hashable, list[_Waiting]] = {}
-    self._group: Step | None = None
     self._moved = True  # Whether pc of the group is up to date.
     self._interrupted = False
     self._hooks = observers.listeners(machine.observers, "on_instruction")

@@ -94,7 +94,7 @@ class _Operand:
   # plain, negatable, address, vector, pair, address_vector, arguments
   kind: str
   name: str
-  second: str | None = None  # Predicate of a pair, vector of address_vector.
+  second: str = ""  # Predicate of a pair, vector of address_vector.
   second_optional: bool = False
   optional: bool = False
 
@@ -249,7 +249,9 @@ def _compile_opcode(template: str) -> tuple[re.Pattern[str], list[str]]:
   if first:
     heads = (first[2] or first[1]).split("|")
   else:
-    heads = [re.match(r"\w+", template)[0]]
+    word = re.match(r"\w+", template)
+    assert word is not None, template
+    heads = [word[0]]
   return re.compile(regex), [h.partition(".")[0] for h in heads]
 
 
@@ -285,7 +287,7 @@ def _compile_operands(template: str) -> tuple[_Operand, ...]:
     groups = found.groupdict()
     result.append(
         _Operand(
-            kind, groups["name"], groups.get("second"),
+            kind, groups["name"], groups.get("second", ""),
             groups.get("o") is not None, optional,
         )
     )

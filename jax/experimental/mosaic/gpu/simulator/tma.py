@@ -229,7 +229,7 @@ class TensorMap:
           "each dimension of the window must be in 1..256",
       )
     else:
-      self._check_im2col(require)
+      self._check_im2col(self.im2col, require)
     require(
         all(1 <= s <= 1 << 32 for s in self.sizes),
         "each size must be in 1..2**32",
@@ -250,8 +250,10 @@ class TensorMap:
         f" not pass {self.swizzle}",
     )
 
-  def _check_im2col(self, require: Callable[[bool, str], None]) -> None:
-    mode, space = self.im2col, self.rank - 2
+  def _check_im2col(
+      self, mode: Im2col, require: Callable[[bool, str], None]
+  ) -> None:
+    space = self.rank - 2
     require(space in (1, 2, 3), f"rank must be in 3..5, got {self.rank}")
     require(self.element.bits >= 8, "im2col takes no elements below a byte")
     require(
@@ -493,6 +495,7 @@ def _windows(
   plane and image; the last column is the image.
   """
   mode = tensor_map.im2col
+  assert mode is not None
   start = list(coordinates[1:])
   ends = [n + u for n, u in zip(tensor_map.sizes[1:], mode.upper)]
   for c, low, end in zip(start, mode.lower, ends):

@@ -78,6 +78,8 @@ def _fits(op, item, size):
   """Whether `item` is no variable, or a whole .param variable of `size`."""
   if not isinstance(item, ptx.Address):
     return True
+  if not isinstance(item.base, ptx.Symbol):
+    return False
   variable = op.context.kernel.variables.get(item.base.name)
   return (
       variable is not None and variable.space == "param"
@@ -101,7 +103,7 @@ class _Reader:
     self.step = step
     self._strings: dict[tuple[int, int], bytes] = {}
 
-  def bytes(self, i: int, address: int, nbytes: int) -> bytes:
+  def read(self, i: int, address: int, nbytes: int) -> bytes:
     """Reads at a generic address, for the active thread number `i`."""
     step, machine = self.step, self.step.machine
     offset = address - LOCAL_BASE
@@ -131,7 +133,7 @@ class _Reader:
     key = int(owner), address
     if key not in self._strings:
       characters = []
-      while (character := self.bytes(i, address, 1)) != b"\0":
+      while (character := self.read(i, address, 1)) != b"\0":
         characters.append(character)
         address += 1
       self._strings[key] = b"".join(characters)
@@ -156,7 +158,7 @@ def _printf(reader, i, text_at, values_at):
     nonlocal at
     dtype = np.dtype(dtype)
     at = -(-at // dtype.itemsize) * dtype.itemsize
-    data = reader.bytes(i, at, dtype.itemsize)
+    data = reader.read(i, at, dtype.itemsize)
     at += dtype.itemsize
     return np.frombuffer(data, dtype)[0].item()
 
@@ -170,9 +172,13 @@ def _printf(reader, i, text_at, values_at):
           reader.step.where(i),
       )
     position = found.end()
-    flags, width, precision, length, kind = (
-        part if part is None else part.decode() for part in found.groups()
+    flags, width, length, kind = (
+        (found[name] or b"").decode()
+        for name in ("flags", "width", "length", "type")
     )
+    precision = found["precision"]
+    if precision is not None:
+      precision = precision.decode()
     if kind == "%":
       output.append(b"%")
       continue
@@ -200,7 +206,7 @@ def _printf(reader, i, text_at, values_at):
       pointer = value(np.uint64)
       result = f"{pointer:#x}".encode() if pointer else b"(nil)"
     elif kind in "diuoxX":
-      bits = {"hh": 8, "h": 16, None: 32}.get(length, 64)
+      bits = {"hh": 8, "h": 16, "": 32}.get(length, 64)
       number = value(f"i{max(bits, 32) // 8}")
       result = _integer(number, bits, flags, width, precision, kind)
     else:

@@ -29,7 +29,7 @@ import numpy as np
 from ..table import instruction
 from . import rounding
 from .common import DTYPES, elementwise, lanewise
-from .integer import set_value, setp
+from .integer import COMBINE, set_value, setp
 from .rounding import BF16, F32, F64
 
 HALVES = "f16|f16x2|bf16|bf16x2"
@@ -512,10 +512,7 @@ def setp_packed(op):
     raise op.unsupported("expected a predicate operand c with .and/.or/.xor.")
   dtype, _ = _element(op.type)
   compare = _flushed(COMPARE[op.compare], op.ftz)
-  combine = {
-      None: lambda x, c: x, "and": np.bitwise_and, "or": np.bitwise_or,
-      "xor": np.bitwise_xor,
-  }[op.combine]
+  combine = COMBINE[op.combine]
 
   def execute(step):
     a, b = (
@@ -523,9 +520,10 @@ def setp_packed(op):
         for s in (op.a, op.b)
     )
     result = compare(a, b)
-    c = None if op.c is None else op.c.read(step, np.bool_)
-    op.p.write(step, combine(result[..., 0], c))
-    op.q.write(step, combine(result[..., 1], c))
+    if combine is not None:
+      result = combine(result, op.c.read(step, np.bool_)[..., None])
+    op.p.write(step, result[..., 0])
+    op.q.write(step, result[..., 1])
 
   return execute
 

@@ -382,9 +382,10 @@ _OF_TWO = (
 
 @instruction("lop3.b32", "d, a, b, c, lut", section="9.7.8.6 (lop3)")
 def lop3(op):
-  if not isinstance(op.lut, ImmediateValue):
-    raise op.unsupported("the table must be a constant.")
-  lut = op.lut.value & 0xFF
+  lut = op.lut.value if isinstance(op.lut, ImmediateValue) else None
+  if not isinstance(lut, int):
+    raise op.unsupported("the table must be an integer constant.")
+  lut &= 0xFF
   # The bits of the table are by a, b, c: the upper half is for a = 1.
   where_set, where_clear = _OF_TWO[lut >> 4], _OF_TWO[lut & 15]
 
@@ -600,8 +601,8 @@ _PRMT_MODES = {
 )
 def prmt(op):
   choose = None if op.mode is None else _PRMT_MODES[op.mode]
-  if choose is None and isinstance(op.c, ImmediateValue):
-    selector = op.c.value
+  selector = op.c.value if isinstance(op.c, ImmediateValue) else None
+  if choose is None and isinstance(selector, int):
     nibbles = np.array([selector >> 4 * i & 15 for i in range(4)])
     return _prmt_constant(op, nibbles)
 
@@ -666,11 +667,14 @@ def setp(op, compare, dtype):
     return elementwise(compare, dtype, p, a, b)
 
   def execute(step):
-    value = compare(a.read(step, dtype), b.read(step, dtype))
-    other = None if combine is None else c.read(step, np.bool_)
-    first = value if combine is None else combine(value, other)
-    if q is not None:
-      second = ~value if combine is None else combine(~value, other)
+    first = compare(a.read(step, dtype), b.read(step, dtype))
+    second = None if q is None else ~first
+    if combine is not None:
+      other = c.read(step, np.bool_)
+      first = combine(first, other)
+      if second is not None:
+        second = combine(second, other)
+    if second is not None:
       q.write(step, second)
     p.write(step, first)
 

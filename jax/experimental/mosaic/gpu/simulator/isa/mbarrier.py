@@ -356,7 +356,8 @@ def first_ctaid(op):
         if not register.complete and missing.any():
           step.select(missing).write(register, np.uint32(0xFFFF_FFFF))
 
-  execute.otherwise = otherwise
+  # Functions may have attributes.
+  execute.otherwise = otherwise  # pyrefly: ignore[missing-attribute]
   return execute
 
 

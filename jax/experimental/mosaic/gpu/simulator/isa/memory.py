@@ -89,6 +89,7 @@ class _Transfer:
     [address] = (
         o for o in op.instruction.operands if isinstance(o, ptx.Address)
     )
+    assert isinstance(address.base, ptx.Symbol)  # It has a state space.
     size = op.context.kernel.variables[address.base.name].size
     offset = address.base.offset + address.offset
     if not 0 <= offset <= size - self.nbytes:

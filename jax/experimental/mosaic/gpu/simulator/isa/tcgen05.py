@@ -632,7 +632,7 @@ def commit(op):
       one = units.issuer(step, i, what, "barrier")
       machine.tmem.use_group(cta, group, one)
       targets = [int(ctas[i])]
-      if multicast:
+      if masks is not None:
         if not masks[i]:
           raise SimulationError(
               f"{what}: the multicast mask is 0", one.locate()

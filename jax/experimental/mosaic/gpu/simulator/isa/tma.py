@@ -339,20 +339,19 @@ class _Store:
     )
 
   def __call__(self) -> None:
-    memory = self.machine.spaces.global_memory
+    memory, tile = self.machine.spaces.global_memory, self.tile
+    assert tile is not None  # `read` comes first.
     if self.scatter:
       column, *rows = self.coordinates
-      tma.write_rows(
-          self.tensor_map, column, rows, self.tile, memory, self.who
-      )
+      tma.write_rows(self.tensor_map, column, rows, tile, memory, self.who)
     else:
       tma.write_tile(
-          self.tensor_map, self.coordinates, self.tile, memory, self.who,
+          self.tensor_map, self.coordinates, tile, memory, self.who,
           self.reduction,
       )
     units.tell(
         self.machine, "on_transfer", "reduce" if self.reduction else "store",
-        self.cta, self.tile.size,
+        self.cta, tile.size,
     )
 
 
