@@ -198,7 +198,8 @@ def compute(
     repo: where new files and tests come from; this repository by default.
 
   Returns:
-    One step for each patch.
+    One step for each patch. Those of patches that are not for this release
+    have no files.
 
   Raises:
     PatchError: something does not fit; the message names what and where.
@@ -208,6 +209,9 @@ def compute(
   steps = []
   for patch in series:
     files: dict[str, bytes] = {}
+    if not patch.applies_to(tree.version):
+      steps.append(Step(patch, files))
+      continue
     for edit in tree.edits(patch):
       old = files.get(edit.file, state.get(edit.file))
       if old is None:

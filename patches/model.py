@@ -148,6 +148,7 @@ class Patch:
       outside of jax/ (helpers of tests, docs) does not go into the wheel.
     tests: test files that must pass with the patch. The first patch of the
       series that names one brings it into the tree.
+    versions: the releases that the patch is for; all of them by default.
   """
 
   subject: str
@@ -155,6 +156,7 @@ class Patch:
   edits: tuple[Edit, ...] = ()
   new_files: tuple[str, ...] = ()
   tests: tuple[str, ...] = ()
+  versions: tuple[str, ...] = ()
 
   def __post_init__(self):
     def fail(expected, got):
@@ -176,13 +178,17 @@ class Patch:
         fail(f"body lines of at most {BODY_WIDTH} characters", repr(line))
       if _BODY_TRAP.match(line):
         fail("no body line that git am reads as a header or a diff", repr(line))
-    for name in ("edits", "new_files", "tests"):
+    for name in ("edits", "new_files", "tests", "versions"):
       if not isinstance(getattr(self, name), tuple):
         fail(f"a tuple as {name}", repr(getattr(self, name)))
     if not self.edits and not self.new_files and not self.tests:
       fail("at least one edit, new file or test", "none")
     for path in self.new_files + self.tests:
       _check_path(path)
+
+  def applies_to(self, version: str) -> bool:
+    """Whether a tree of this release gets the patch."""
+    return not self.versions or version in self.versions
 
   @property
   def slug(self) -> str:

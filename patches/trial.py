@@ -56,8 +56,8 @@ def trial(bases: Sequence[str] = patches.SUPPORTED, jobs: int = 2) -> int:
 def _try(base: str, jobs: int) -> str:
   """Tests the series on one release and returns pytest's last line."""
   folder = trees.cache() / "trials" / base
-  series = engine.load_series()
   tree = engine.Tree.open(trees.pristine(base))
+  series = [p for p in engine.load_series() if p.applies_to(tree.version)]
   files = engine.merged(engine.compute(tree, series))
   python = environment(folder / "venv", requirements(base))
   root = folder / "tree"

@@ -38,4 +38,6 @@ Verified: on the simulator.
         _TESTS + "tutorial_patterns_test.py",
         _TESTS + "removed_waits_test.py",
     ),
+    # One of the kernels is the one of the patch before.
+    versions=("0.12.0.1", "0.12.0"),
 )

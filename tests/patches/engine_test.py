@@ -84,6 +84,19 @@ class EngineTest(absltest.TestCase):
     )
     self.assertEqual(sorted(steps[1].files), [FILE])
 
+  def test_patches_for_other_releases(self):
+    version = self.tree.version
+    edit = make_edit(anchor="LIMIT = 4", code="LIMIT = 5")
+    brings = dict(new_files=("jax/new/",), tests=("tests/a_test.py",))
+    for versions, files in (("9.9",), 0), ((version, "9.9"), 3), ((), 3):
+      steps = engine.compute(
+          self.tree, [make_patch(edit, versions=versions, **brings)],
+          repo=self.repo,
+      )
+      with self.subTest(versions=versions):
+        self.assertLen(steps, 1)
+        self.assertLen(steps[0].files, files)
+
   def test_tests_stay_out_of_the_wheel(self):
     (self.repo / "tests/a_util.py").touch()
     (self.repo / "docs").mkdir()
