@@ -22,7 +22,8 @@ Everything that accesses memory belongs to an *agent*, whose events are counted:
   a warp            its ld, st, tcgen05.alloc, ... in program order
   a tensor queue    tcgen05.cp, mma and commit of one thread. They take effect
                     in order (9.7.16.6.2; cp after mma is not in that list, but
-                    NVIDIA's own libraries overwrite scale factors so)
+                    NVIDIA's own libraries overwrite scale factors so, and
+                    Triton's tutorial of tcgen05_copy says that all are)
   an mbarrier       copies that complete on it; the event is the phase
   bulk reads,       of the bulk stores of one thread: events that
   bulk writes       wait_group.read and wait_group wait for
