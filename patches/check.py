@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import os
 import pathlib
 import py_compile
 import queue
@@ -321,15 +320,10 @@ def _check_tree(
 
 def _run(root: pathlib.Path, what: str, args: Sequence[str]) -> str:
   """Runs Python in a tree, which then is where `jax` comes from."""
-  env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-  env["PYTHONPATH"] = str(root)
-  # The same result with and without a GPU, and compiling for another one
-  # works. Set it yourself to test on a GPU.
-  env.setdefault("JAX_PLATFORMS", "cpu")
-  env.pop("PYTHONSAFEPATH", None)
   result = subprocess.run(
-      [sys.executable, *args], cwd=root, env=env, stdin=subprocess.DEVNULL,
-      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+      [sys.executable, *args], cwd=root, env=trees.environment(root),
+      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT, text=True,
   )
   if result.returncode:
     tail = "\n".join(result.stdout.splitlines()[-60:])

@@ -119,6 +119,17 @@ def copy(tree: pathlib.Path, to: pathlib.Path) -> None:
   )
 
 
+def environment(tree: pathlib.Path) -> dict[str, str]:
+  """Returns the variables for a process whose `jax` is the tree's."""
+  env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+  env["PYTHONPATH"] = str(tree)
+  # The same result with and without a GPU, and compiling for another one
+  # works. Set it yourself to test on a GPU.
+  env.setdefault("JAX_PLATFORMS", "cpu")
+  env.pop("PYTHONSAFEPATH", None)
+  return env
+
+
 def dist_info(tree: pathlib.Path) -> pathlib.Path | None:
   """Returns the metadata folder of the JAX in a tree, if it has one."""
   found = sorted(tree.glob("jax-*.dist-info"))

@@ -65,9 +65,7 @@ def _try(base: str, jobs: int) -> str:
   trees.copy(tree.root, root)
   engine.write(root, files)
   tests = list(dict.fromkeys(t for patch in series for t in patch.tests))
-  env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-  env["PYTHONPATH"] = str(root)
-  env.setdefault("JAX_PLATFORMS", "cpu")
+  env = trees.environment(root)
   env.setdefault(
       "MOSAIC_GPU_DEVICELESS_CACHE", str(trees.cache() / "kernels")
   )

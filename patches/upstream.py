@@ -132,16 +132,13 @@ def _run(
     scratch: pathlib.Path,
 ) -> dict[str, str]:
   """Runs tests on one tree and returns their results."""
-  env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-  env["PYTHONPATH"] = str(root)
-  env.setdefault("JAX_PLATFORMS", "cpu")
   report = scratch / f"{root.name}.xml"
   result = subprocess.run(
       [str(python), "-m", "pytest", "-q", "-n", str(jobs), "-c", os.devnull,
        "--rootdir", str(folder.absolute()), "-p", "no:cacheprovider",
        f"--junitxml={report}", *map(str, tests)],
-      cwd=scratch, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT, text=True,
+      cwd=scratch, env=trees.environment(root), stdin=subprocess.DEVNULL,
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
   )
   # 1: some tests failed, which the other side may say, too.
   found = results(report) if result.returncode in (0, 1) else {}

@@ -207,8 +207,8 @@ class MmaSequence:
     free = count if self._is_repeated() else groups.num_free(count)
     for i, instruction in enumerate(self._instructions, -free):
       if i >= 0 and i % groups.size == 0:
-        bit = i // groups.size % len(_UNUSED_ADDRESS_BITS)
-        bit = _UNUSED_ADDRESS_BITS[bit]
+        group = i // groups.size
+        bit = _UNUSED_ADDRESS_BITS[group % len(_UNUSED_ADDRESS_BITS)]
         lines += [
             f"and.b32 unused, {self._d}, {1 << bit};",
             "setp.ne.b32 never, unused, 0;",
