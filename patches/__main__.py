@@ -53,8 +53,9 @@ def _apply(args) -> int:
   engine.write(tree.root, files)
   for step in steps:
     print(f"{step.patch.slug}: {len(step.files)} files")
+  count = len(tree.patches(step.patch for step in steps))
   print(
-      f"applied {len(steps)} patches to JAX {tree.version}:"
+      f"applied {count} patches to JAX {tree.version}:"
       f" {len(files)} files written"
   )
   if missing := engine.left_out(tree, engine.load_series(args.upto)):

@@ -84,6 +84,10 @@ class Tree:
     except (FileNotFoundError, NotADirectoryError):
       return None
 
+  def patches(self, series: Iterable[Patch]) -> list[Patch]:
+    """Returns the patches of a series that are for this release."""
+    return [p for p in series if p.applies_to(self.version)]
+
   def edits(self, patch: Patch) -> list[Edit]:
     """Returns the edits of a patch that this tree needs."""
     return [

@@ -59,6 +59,7 @@ def require_pristine(
     repo: pathlib.Path | None = None,
 ) -> None:
   """Raises if any patch of the series is in the tree, or if it was changed."""
+  series = tree.patches(series)
   evidence = _evidence(tree, series, repo)
   if not evidence:
     return
@@ -106,6 +107,7 @@ def reverse(
         f"Expected a tree that `apply` edited, got {info.name}, a build of its"
         f" own; install jax=={tree.version} instead. Nothing was written."
     )
+  series = tree.patches(series)
   found = inspect(tree, series, repo)
   files = {p: c for p, c in found.originals.items() if tree.read(p) != c}
   if not found.applied or not files and not found.strange:

@@ -57,7 +57,7 @@ def _try(base: str, jobs: int) -> str:
   """Tests the series on one release and returns pytest's last line."""
   folder = trees.cache() / "trials" / base
   tree = engine.Tree.open(trees.pristine(base))
-  series = [p for p in engine.load_series() if p.applies_to(tree.version)]
+  series = tree.patches(engine.load_series())
   files = engine.merged(engine.compute(tree, series))
   python = environment(folder / "venv", requirements(base))
   root = folder / "tree"

@@ -293,6 +293,24 @@ class EngineTest(absltest.TestCase):
                    subject="Second"),
     )
 
+  def test_reverse_without_a_patch_for_another_release(self):
+    (self.repo / "jax/other").mkdir()
+    (self.repo / "jax/other/b.py").write_text("B = 1\n")
+    series = (
+        *self.some_series(),
+        make_patch(
+            make_edit(anchor="LIMIT = 6", code="LIMIT = 7"), subject="Third",
+            new_files=("jax/other/",), versions=("9.9",),
+        ),
+    )
+    self.release()
+    before = synthetic.snapshot(self.tree.root)
+    self.apply(*series)
+    with self.assertRaisesRegex(PatchError, "the series is applied already"):
+      state.require_pristine(self.tree, series, self.repo)
+    self.assertEqual(self.reverse(*series)[0], 2)
+    self.assertEqual(synthetic.snapshot(self.tree.root), before)
+
   def test_reverse_of_the_first_patches(self):
     series = self.some_series()
     self.release()
