@@ -26,6 +26,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 
@@ -71,7 +72,7 @@ def _try(base: str, jobs: int) -> str:
   )
   output = _run(
       [python, "-m", "pytest", "-q", "-n", str(jobs), "-p", "no:cacheprovider",
-       "--rootdir", root, *tests], root, env,
+       "--rootdir", root, *tests], root, env, log=folder / "pytest.log",
   )
   last = output.strip().splitlines()[-1].strip("= ")
   return f"{len(series)} patches, {len(tests)} test files: {last}"
@@ -108,17 +109,24 @@ def environment(venv: pathlib.Path, wanted: str) -> pathlib.Path:
 
 
 def _run(
-    command: Sequence[str | os.PathLike], cwd: pathlib.Path, env=None
+    command: Sequence[str | os.PathLike],
+    cwd: pathlib.Path,
+    env=None,
+    log: pathlib.Path | None = None,
 ) -> str:
+  """Returns the output, which also goes to `log` while the command runs."""
   cwd.mkdir(parents=True, exist_ok=True)
-  result = subprocess.run(
-      [str(c) for c in command], cwd=cwd, env=env, stdin=subprocess.DEVNULL,
-      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-  )
-  if result.returncode:
-    tail = "\n".join(result.stdout.splitlines()[-80:])
+  with log.open("w+") if log else tempfile.TemporaryFile("w+") as file:
+    code = subprocess.run(
+        [str(c) for c in command], cwd=cwd, env=env, stdin=subprocess.DEVNULL,
+        stdout=file, stderr=subprocess.STDOUT,
+    ).returncode
+    file.seek(0)
+    output = file.read()
+  if code:
+    tail = "\n".join(output.splitlines()[-80:])
     raise PatchError(
         f"Expected `{' '.join(map(str, command[1:4]))}` to succeed, got exit"
-        f" code {result.returncode}:\n{tail}"
+        f" code {code}:\n{tail}" + (f"\nAll of it: {log}" if log else "")
     )
-  return result.stdout
+  return output

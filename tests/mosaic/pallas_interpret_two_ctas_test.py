@@ -94,12 +94,7 @@ class PallasInterpretTwoCtasTest(test_util.TestCase):
       dict(read_early=True),
   )
   def test_pipeline(self, **failure):
-    matmul = Pipeline(**_PIPELINE, **failure)
-    if failure:
-      with self.assertRaisesRegex(Exception, "RACE DETECTED"):
-        matmul.check_interpreted(self)
-    else:
-      matmul.check_interpreted(self)
+    Pipeline(**_PIPELINE, **failure).check_race(self, bool(failure))
 
   def test_barrier_of_the_call(self):
     """It is arrived at in both blocks, after the MMA in both."""

@@ -32,6 +32,9 @@ import numpy as np
 
 Semantics = plgpu.LoweringSemantics
 SEMANTICS = (Semantics.Lane, Semantics.Warpgroup)
+# How interpret mode reports a missing wait. If no thread waits for a barrier,
+# the barrier may complain first (before JAX 0.12, it always does).
+RACE = "RACE DETECTED|no threads observed phase"
 
 run = test_util.run
 
@@ -150,6 +153,14 @@ class Matmul(test_util.Matmul):
     finally:
       gpu_callbacks.reset_gpu_interpret_mode_state()
     self.assert_close(test, result, a @ b)
+
+  def check_race(self, test, expected: bool, regex: str = RACE) -> None:
+    """Checks that interpret mode reports a race if, and only if, expected."""
+    if expected:
+      with test.assertRaisesRegex(Exception, regex):
+        self.check_interpreted(test)
+    else:
+      self.check_interpreted(test)
 
   def issue_in(self, smem, tmem, done, axis: str | None):
     """Issues the copies to TMEM, the call and its commit."""
