@@ -27,9 +27,12 @@ PATCH = Patch(
 The register layouts of wgmma and of tcgen05 accumulators only exist in
 TMEM transfers for 16 and 32-bit types: the lowering of loads and stores
 refuses others. Layout inference did not know this. As it tries these
-layouts first, it chose one for every 8-bit reference, and a load failed
-in its lowering ("Loads from TMEM layout ... are not supported"),
+layouts first, it chose one for every packed 8-bit reference, and a load
+failed in its lowering ("Loads from TMEM layout ... are not supported"),
 although the native layout of the reference was there to be chosen.
+
+Unpacked references of such types have no other layout. For these, the
+lowering still says so.
 
 Verified: loads run on a simulator of the PTX (not on a Blackwell GPU),
 and compiled with ptxas for sm_100a.
@@ -40,19 +43,22 @@ and compiled with ptxas for sm_100a.
             scope=_SCOPE,
             anchor="packing = tmem_layout.vector_length",
             action="after",
-            code="is_at_least_16b = self.bitwidth in {16, 32}",
+            code="""
+# Below 16 bits, the lowering knows nothing but the layout of a packed reference.
+is_native = self.bitwidth < 16 and packing * self.bitwidth == 32
+""",
         ),
         Edit(
             file=_CONSTRAINTS,
             scope=_SCOPE,
             anchor="reg_layout == fa.TCGEN05_LAYOUT and $REST",
-            code="is_at_least_16b and $$$SELF",
+            code="not is_native and $$$SELF",
         ),
         Edit(
             file=_CONSTRAINTS,
             scope=_SCOPE,
             anchor="reg_layout == fa.WGMMA_LAYOUT and $REST",
-            code="is_at_least_16b and $$$SELF",
+            code="not is_native and $$$SELF",
         ),
         Edit(
             file=_CONSTRAINTS,
@@ -61,7 +67,7 @@ and compiled with ptxas for sm_100a.
                 "reg_layout == tcgen05.fa_m64_collective_layout(columns) and"
                 " $REST"
             ),
-            code="is_at_least_16b and $$$SELF",
+            code="not is_native and $$$SELF",
         ),
     ),
     tests=("tests/mosaic/pallas_tmem_8_bit_test.py",),

@@ -16,14 +16,16 @@
 
 from patches.model import Edit, Patch
 
+_LAYOUT_INFERENCE = "jax/experimental/mosaic/gpu/layout_inference.py"
+
 PATCH = Patch(
     subject="[Mosaic GPU] Say which rows of TMEM can be sliced",
     body="""
 A slice of TMEM along rows that is not one of whole row tiles has no
 layout. With Warpgroup semantics, layout inference finds that out before
 the lowering can say so, and all that a user got to see was "Failed to
-infer a possible set of layouts". The error is now the same as with Lane
-semantics.
+infer a possible set of layouts". It now looks for such slices when it
+failed, and says what the error with Lane semantics says.
 
 The tests store, load and slice several row tiles through Pallas, in
 both semantics.
@@ -33,23 +35,48 @@ compiled with ptxas for sm_100a.
 """,
     edits=(
         Edit(
-            file="jax/experimental/mosaic/gpu/layout_inference.py",
-            scope="_memref_subview_constraint_system",
-            anchor="constraints = $CONSTRAINTS",
+            file=_LAYOUT_INFERENCE,
+            scope="_check_unsatisfiable_divisibility_constraints",
             action="before",
             code="""
-if _is_tmem_ref(op.source) and len(tiling_multiple) == 2:
+def _check_tmem_row_slices(ctx: DerivationContext) -> None:
+  \"""Raises a `ValueError` if TMEM is sliced along rows, but not by row tiles.\"""
   tile_rows = tcgen05.TMEM_ROWS
-  row, rows = op.static_offsets[0], op.static_sizes[0]
-  if rows != op.source.type.shape[0] and tiling_multiple[0] % tile_rows:
-    if row == ir.ShapedType.get_dynamic_size():
-      row = op.offsets[0]
-    raise NotImplementedError(
-        f"TMEM cannot be sliced along rows, except by tiles of {tile_rows}"
-        f" rows: got {rows} rows from row {row} on, of which both must be"
-        f" (known to be) multiples of {tile_rows}."
-    )
+  for value_sites in ctx.value_sites_for_variable.values():
+    for op in (value_site.operation for value_site in value_sites):
+      if not isinstance(op, memref.SubViewOp) or not _is_tmem_ref(op.source):
+        continue
+      rows, row = op.static_sizes[0], op.static_offsets[0]
+      if rows == op.source.type.shape[0]:
+        continue
+      if row == ir.ShapedType.get_dynamic_size():
+        row = op.offsets[0]
+        divisor = dynamic_gcd(rows, row)
+      else:
+        divisor = math.gcd(rows, row)
+      if divisor % tile_rows:
+        raise _construct_value_error_with_op_stacktrace(
+            "Failed to infer a possible set of layouts: TMEM cannot be sliced"
+            f" along rows, except by tiles of {tile_rows} rows: got {rows} rows"
+            f" from row {row} on, of which both must be (known to be) multiples"
+            f" of {tile_rows}.",
+            op,
+        )
 """,
+        ),
+        Edit(
+            file=_LAYOUT_INFERENCE,
+            scope="_check_unsatisfiable_divisibility_constraints",
+            anchor="divides_per_var = $CONSTRAINTS",
+            action="before",
+            code="_check_tmem_row_slices(ctx)",
+        ),
+        Edit(
+            file=_LAYOUT_INFERENCE,
+            scope="_check_tmem_row_slices",
+            anchor="_construct_value_error_with_op_stacktrace($$$MESSAGE, op)",
+            code="_construct_value_error_with_op_stacktrace($$$MESSAGE, op.operation)",
+            versions=("0.11.1",),
         ),
     ),
     tests=("tests/mosaic/pallas_tmem_row_tiles_test.py",),

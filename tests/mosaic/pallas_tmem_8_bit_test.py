@@ -66,23 +66,30 @@ class PallasTmem8BitTest(test_util.TestCase):
     x = np.random.default_rng(0).integers(-8, 8, shape).astype(dtype)
     np.testing.assert_array_equal(test_util.run(jax.jit(kernel), x), x)
 
-  @parameterized.parameters(
-      (128, lambda: tcgen05.tmem_default_layout(4), fa.TCGEN05_LAYOUT),
-      (64, lambda: tcgen05.tmem_half_lane_layout(64, 4), fa.WGMMA_LAYOUT),
-      (
-          64,
-          lambda: tcgen05.tmem_m64_collective_layout(64, 4),
-          tcgen05.fa_m64_collective_layout(64),
+  @parameterized.product(
+      case=(
+          (128, tcgen05.tmem_default_layout, fa.TCGEN05_LAYOUT),
+          (64, lambda packing: tcgen05.tmem_half_lane_layout(64, packing),
+           fa.WGMMA_LAYOUT),
+          (64, lambda packing: tcgen05.tmem_m64_collective_layout(64, packing),
+           tcgen05.fa_m64_collective_layout(64)),
       ),
+      # In packed references, only types of 16 and 32 bits have these layouts.
+      # Unpacked ones have no other, so that the lowering can say so.
+      packing_and_valid_bitwidths=((4, (16, 32)), (1, (8, 16, 32))),
   )
-  def test_layouts_of_16_and_32_bits_only(self, rows, tmem_layout, reg_layout):
-    for bitwidth, valid in ((8, False), (16, True), (32, True)):
+  def test_inferred_layouts(self, case, packing_and_valid_bitwidths):
+    rows, tmem_layout, reg_layout = case
+    packing, valid = packing_and_valid_bitwidths
+    tmem_layout = tmem_layout(packing)
+    for bitwidth in (8, 16, 32):
       constraint = cs.IsTransferableTmemRegisters(
-          cs.TMEMLayout(tmem_layout()), cs.RegisterLayout(reg_layout),
+          cs.TMEMLayout(tmem_layout), cs.RegisterLayout(reg_layout),
           (rows, 64), bitwidth=bitwidth,
       )
       self.assertEqual(
-          constraint.is_valid_tmem_transfer(tmem_layout(), reg_layout), valid
+          constraint.is_valid_tmem_transfer(tmem_layout, reg_layout),
+          bitwidth in valid,
       )
 
 

@@ -136,7 +136,10 @@ class PallasTmemRowTilesTest(test_util.TestCase):
     )
     with deviceless.as_blackwell():
       traced = kernel.trace()
-      with self.assertRaisesRegex(NotImplementedError, message):
+      # With Warpgroup semantics, layout inference finds most of them.
+      with self.assertRaisesRegex(
+          (NotImplementedError, ValueError), message
+      ):
         traced.lower(lowering_platforms=("cuda",))
 
 
