@@ -16,9 +16,9 @@
 
 For every release, as a wheel and laid out as a checkout: all anchors are found,
 the exported mails apply with `git am` to exactly what `apply` gives, and
-exporting twice gives the same bytes. After each patch the touched files compile
-and pass JAX's linter, and in the end JAX's type checker finds nothing new in
-them. On the release that our wheel is built from, that also holds after each
+exporting twice gives the same bytes. After each patch the touched files compile,
+import only modules that are there and pass JAX's linter, and in the end JAX's
+type checker finds nothing new in them. On the release that our wheel is built from, that also holds after each
 patch, the package imports and the patch's tests pass.
 """
 
@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 from concurrent import futures
 
 import patches
-from patches import checkout, engine, lint, mails, trees
+from patches import checkout, engine, imports, lint, mails, trees
 from patches import series as series_package
 from patches.model import Patch, PatchError
 
@@ -167,6 +167,8 @@ def _check_base(
                             ("a checkout", source, all_steps)):
       yield _timed(base, f"export, git am onto {where}, export again",
                    lambda at=at, done=done: _check_mails(at, done))
+    yield _timed(base, "imports bring no module too early",
+                 lambda: imports.require_in_order(tree, steps))
     yield _timed(base, "ruff and byte-compile after each patch",
                  lambda: _check_style(tree, steps))
     root = pathlib.Path(folder) / "tree0"

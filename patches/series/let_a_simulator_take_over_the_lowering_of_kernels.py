@@ -27,9 +27,6 @@ hand them to XLA, with their operands and aliases. This adds a variable
 for its lowering rule, which is consulted when a program is lowered for
 the CPU and nothing else: with no simulator, nothing changes.
 
-With MOSAIC_GPU_SIMULATE=1 in the environment, the simulator is switched
-on for the whole process, so that programs run on it unmodified.
-
 Verified: with and without a simulator, on the CPU backend.
 """,
     edits=(
@@ -58,18 +55,6 @@ if simulated_lowering_rule is not None and tuple(platforms) == ("cpu",):
       inout_types=inout_types,
       input_output_aliases=input_output_aliases,
   )
-""",
-        ),
-        Edit(
-            file="jax/experimental/mosaic/gpu/__init__.py",
-            action="after",
-            code="""
-import os as _os
-
-if _os.environ.get("MOSAIC_GPU_SIMULATE") == "1":
-  from . import simulator as _simulator
-
-  _simulator.enable()
 """,
         ),
     ),

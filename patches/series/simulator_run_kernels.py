@@ -14,8 +14,9 @@
 # ==============================================================================
 """The last part of the simulator: kernels under jax.jit, and reports."""
 
-from patches.model import Patch
+from patches.model import Edit, Patch
 
+_INIT = "jax/experimental/mosaic/gpu/__init__.py"
 _SIMULATOR = "jax/experimental/mosaic/gpu/simulator/"
 _TESTS = "tests/mosaic/simulator/"
 
@@ -35,6 +36,25 @@ a PTX file is not modelled.
 
 Verified: kernels of all kinds against dense NumPy, in several orders.
 """,
+    edits=(
+        Edit(
+            file=_INIT,
+            anchor="from jax import ShapeDtypeStruct as ShapeDtypeStruct",
+            code="import os as _os\n\n$$$SELF",
+        ),
+        Edit(
+            file=_INIT,
+            anchor="from . import tcgen05 as tcgen05",
+            code="""
+$$$SELF
+
+if _os.environ.get("MOSAIC_GPU_SIMULATE") == "1":
+  from . import simulator as _simulator
+
+  _simulator.enable()
+""",
+        ),
+    ),
     new_files=(
         _SIMULATOR + "__init__.py",
         _SIMULATOR + "__main__.py",

@@ -96,6 +96,24 @@ class CheckTest(absltest.TestCase):
     self.assertIn("finding of pyrefly", output)
     self.assertIn("jax/tiles.py: bad-assignment", output)
 
+  def test_import_of_what_a_later_patch_brings(self):
+    edit = make_edit(
+        anchor="LIMIT = 4", action="after",
+        code="def load():\n  from jax.experimental.mosaic.gpu import sparsity",
+    )
+    code, output = self.check(
+        make_patch(edit),
+        make_patch(
+            subject="Second",
+            new_files=("jax/experimental/mosaic/gpu/sparsity.py",),
+        ),
+    )
+    self.assertEqual(code, 1)
+    self.assertIn(
+        "change_the_tiles: jax/tiles.py imports"
+        " jax.experimental.mosaic.gpu.sparsity, which comes with second", output
+    )
+
   def test_findings_of_the_release_do_not_count(self):
     root = trees.pristine(_BASE)
     path = root / synthetic.FILE
