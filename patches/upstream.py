@@ -63,12 +63,18 @@ def compare(
     root = pathlib.Path(name) / "patched"
     trees.copy(tree.root, root)
     engine.write(root, patched)
+    # The tree in the cache stays as it was released.
+    pristine = pathlib.Path(name) / "pristine"
+    trees.copy(tree.root, pristine)
+    helpers = only_in_checkout(folder, tree)
+    for copy in (pristine, root):
+      engine.write(copy, helpers)
     python = pathlib.Path(sys.executable)
     if base != patches.BASE:
       python = trial.environment(
           trees.cache() / "trials" / base / "venv", trial.requirements(base)
       )
-    before = _run(python, tree.root, folder, tests, jobs, pathlib.Path(name))
+    before = _run(python, pristine, folder, tests, jobs, pathlib.Path(name))
     after = _run(python, root, folder, tests, jobs, pathlib.Path(name))
   different = differences(before, after)
   for line in different:
@@ -97,6 +103,17 @@ def find(folder: pathlib.Path, files: Sequence[str]) -> list[pathlib.Path]:
         f" found no {', '.join(missing or FILES)} in it or in its tests/mosaic"
     )
   return result
+
+
+def only_in_checkout(
+    folder: pathlib.Path, tree: engine.Tree
+) -> dict[str, bytes]:
+  """Returns the modules of a checkout that the wheel lacks: tests use some."""
+  return {
+      path: (folder / path).read_bytes()
+      for path in engine.overlay_files(folder, "jax")
+      if path.endswith(".py") and tree.read(path) is None
+  }
 
 
 def differences(

@@ -86,6 +86,22 @@ class UpstreamTest(absltest.TestCase):
         " skipped; with them, 0 differ", output,
     )
 
+  def test_helpers_that_only_a_checkout_has(self):
+    self.tests.write_text(
+        _TEST.replace("import tiles", "import tiles, tiles_test_util")
+    )
+    package = self.folder / "checkout/jax"
+    package.mkdir()
+    (package / "tiles_test_util.py").write_text("")
+    # What the release has is taken from the release.
+    (package / "tiles.py").write_text("")
+    code, output = self.compare(
+        make_edit(anchor="LIMIT = 4", action="after", code="MORE = 5")
+    )
+    self.assertEqual(code, 0, output)
+    self.assertIn("4 tests of 1 files", output)
+    self.assertFalse((trees.pristine("") / "jax/tiles_test_util.py").exists())
+
   def test_other_result(self):
     code, output = self.compare(make_edit(anchor="LIMIT = 4", code="LIMIT = 5"))
     self.assertEqual(code, 1)
