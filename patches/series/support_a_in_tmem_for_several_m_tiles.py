@@ -130,8 +130,12 @@ utils.getelementptr(
         Edit(
             file=_TCGEN05,
             scope="async_copy_smem_to_tmem",
-            anchor="arith.constant(i32, tmem_col)",
-            code="arith.constant(i32, row_tile_col + tmem_col)",
+            anchor="arith.addi(tmem_ref.address, arith.constant(i32, tmem_col))",
+            code="""
+arith.addi(
+    tmem_ref.address, arith.constant(i32, row_tile_col + tmem_col)
+)
+""",
         ),
     ),
     tests=(

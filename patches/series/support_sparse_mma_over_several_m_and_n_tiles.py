@@ -120,6 +120,7 @@ a_sparse_column = tiles.metadata_column(tile, group_elems)
             scope="mma",
             anchor="cols_per_k_group = $COLUMNS",
             action="delete",
+            with_comment=True,
         ),
         Edit(
             file=_TCGEN05,

@@ -26,9 +26,6 @@ The code that is written here leaves it little choice:
 * Operands are 64-bit sums of a pair and an offset, a single ``UIADD3.64``.
 * Before each group of instructions there is a branch that is never taken,
   across which ptxas does not rearrange them. A few instructions do without.
-
-What that saves, and what else was tried, is in docs/mma_issue_cost.md of the
-repository that this change comes from.
 """
 
 from __future__ import annotations
