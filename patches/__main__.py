@@ -116,7 +116,7 @@ def _trial(args) -> int:
 def _upstream(args) -> int:
   codes = [
       upstream.compare(
-          base, pathlib.Path(args.tests), args.files, args.jobs
+          base, pathlib.Path(args.tests), args.files, args.jobs, args.simulate
       )
       for base in args.base or [patches.BASE]
   ]
@@ -211,6 +211,8 @@ def _parser() -> argparse.ArgumentParser:
                          choices=patches.SUPPORTED,
                          help="the release (may be repeated)")
   upstream_.add_argument("--jobs", type=int, default=2, metavar="N")
+  upstream_.add_argument("--simulate", action="store_true",
+                         help="run tests of tcgen05, on the simulator")
   upstream_.add_argument("files", nargs="*", metavar="FILE",
                          help="which tests; by default those that need no GPU")
 

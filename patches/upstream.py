@@ -12,10 +12,11 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Running JAX's own tests on the patched and on the pristine release.
+"""Comparing JAX's own tests with and without the patches.
 
 Neither JAX's wheel nor its source distribution holds tests, so a checkout of
-JAX at the release has to be given. Tests that need a GPU skip on both sides.
+JAX at the release has to be given. Tests that need a GPU skip on both sides,
+unless they run on the simulator: then the other side has that, too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from __future__ import annotations
 import collections
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,72 +37,105 @@ from patches.model import PatchError
 
 # What of Mosaic GPU's tests runs without a GPU, where a release has it.
 FILES = (
+    # tests/mosaic: constraints, layout inference, the dialect.
     "gpu_constraints_test.py",
     "gpu_dialect_test.py",
     "gpu_equations_test.py",
     "gpu_layout_inference_test.py",
     "gpu_transform_inference_test.py",
+    # tests/pallas: GPU interpret mode.
+    "gpu_pallas_interpret_cluster_barrier_test.py",
+    "gpu_pallas_interpret_distributed_test.py",
+    "gpu_pallas_interpret_race_detection_test.py",
+    "gpu_pallas_interpret_tcgen05_race_detection_test.py",
+    "gpu_pallas_interpret_test.py",
 )
+# What runs on the simulator: the tests of tcgen05.
+SIMULATED_FILES = ("gpu_test.py", "mosaic_gpu_test.py")
+_SIMULATED_TESTS = "TCGen05"
+# The patches that make the simulator run.
+_SIMULATOR = (
+    "compile_kernels_for_a_b200_without_a_gpu",
+    "let_a_simulator_take_over_the_lowering_of_kernels",
+)
+_PLUGIN = pathlib.Path(__file__).with_name("as_blackwell.py")
 
 
 def compare(
-    base: str, folder: pathlib.Path, files: Sequence[str], jobs: int
+    base: str,
+    folder: pathlib.Path,
+    files: Sequence[str],
+    jobs: int,
+    simulate: bool = False,
 ) -> int:
   """Runs tests on both trees, prints what differs, returns the exit code.
 
   Args:
     base: the release.
     folder: a checkout of JAX, or a folder with tests.
-    files: the tests, by name or path in the folder; by default FILES.
+    files: the tests, by name or path in the folder; by default FILES, or
+      SIMULATED_FILES.
     jobs: how many processes run tests.
+    simulate: whether to run tests of tcgen05 on the simulator.
   """
-  tests = find(folder, files)
+  tests = find(folder, files, SIMULATED_FILES if simulate else FILES)
   tree = engine.Tree.open(trees.pristine(base))
-  patched = engine.merged(
-      engine.compute(tree, engine.load_series(), tests=False)
-  )
+  series = engine.load_series()
+  without = [
+      patch for patch in series
+      if simulate
+      and (patch.slug in _SIMULATOR or patch.slug.startswith("simulator_"))
+  ]
+  helpers = only_in_checkout(folder, tree)
+  python = pathlib.Path(sys.executable)
+  if base != patches.BASE:
+    python = trial.environment(
+        trees.cache() / "trials" / base / "venv", trial.requirements(base)
+    )
   with tempfile.TemporaryDirectory(prefix="patches-") as name:
-    root = pathlib.Path(name) / "patched"
-    trees.copy(tree.root, root)
-    engine.write(root, patched)
-    # The tree in the cache stays as it was released.
-    pristine = pathlib.Path(name) / "pristine"
-    trees.copy(tree.root, pristine)
-    helpers = only_in_checkout(folder, tree)
-    for copy in (pristine, root):
-      engine.write(copy, helpers)
-    python = pathlib.Path(sys.executable)
-    if base != patches.BASE:
-      python = trial.environment(
-          trees.cache() / "trials" / base / "venv", trial.requirements(base)
+    scratch = pathlib.Path(name)
+    found = []
+    for where, some in (("without", without), ("with", series)):
+      # The tree in the cache stays as it was released.
+      root = scratch / where
+      trees.copy(tree.root, root)
+      engine.write(
+          root, engine.merged(engine.compute(tree, some, tests=False))
       )
-    before = _run(python, pristine, folder, tests, jobs, pathlib.Path(name))
-    after = _run(python, root, folder, tests, jobs, pathlib.Path(name))
-  different = differences(before, after)
-  for line in different:
+      engine.write(root, helpers)
+      found.append(
+          _run(python, root, folder, tests, jobs, scratch, simulate)
+      )
+  before, after = found
+  for line in differences(before, after):
     print(line)
+  worse = [t for t in before if before[t] != after.get(t) != "passed"]
   counts = collections.Counter(before.values())
   shown = ", ".join(f"{n} {what}" for what, n in sorted(counts.items()))
   print(
       f"{base}: {len(before)} tests of {len(tests)} files without the patches:"
-      f" {shown}; with them, {len(different)} differ"
+      f" {shown}; with them, {len(differences(before, after))} differ,"
+      f" {len(worse)} for the worse"
   )
-  return 1 if different else 0
+  return 1 if worse else 0
 
 
-def find(folder: pathlib.Path, files: Sequence[str]) -> list[pathlib.Path]:
-  """Returns the tests that are meant."""
-  places = [folder, folder / "tests" / "mosaic"]
+def find(
+    folder: pathlib.Path, files: Sequence[str], default: Sequence[str] = FILES
+) -> list[pathlib.Path]:
+  """Returns the tests that are meant: those given, or what is there of others."""
+  places = [folder, folder / "tests/mosaic", folder / "tests/pallas"]
   found = [
       next((p / f for p in places if (p / f).is_file()), None)
-      for f in files or FILES
+      for f in files or default
   ]
   missing = [f for f, path in zip(files, found) if path is None]
   result = [path.absolute() for path in found if path is not None]
   if missing or not result:
     raise PatchError(
         f"Expected {folder} to be a checkout of JAX or a folder with tests,"
-        f" found no {', '.join(missing or FILES)} in it or in its tests/mosaic"
+        f" found no {', '.join(missing or default)} in it or in its tests/mosaic or"
+        " tests/pallas"
     )
   return result
 
@@ -147,14 +182,25 @@ def _run(
     tests: Sequence[pathlib.Path],
     jobs: int,
     scratch: pathlib.Path,
+    simulate: bool,
 ) -> dict[str, str]:
   """Runs tests on one tree and returns their results."""
   report = scratch / f"{root.name}.xml"
+  env = trees.environment(root)
+  options = []
+  if simulate:
+    # Where Python finds it: in the working directory.
+    shutil.copy(_PLUGIN, scratch)
+    options = ["-p", _PLUGIN.stem, "-k", _SIMULATED_TESTS]
+    env |= {"MOSAIC_GPU_SIMULATE": "1", "JAX_PLATFORMS": "cpu"}
+    env.setdefault(
+        "MOSAIC_GPU_DEVICELESS_CACHE", str(trees.cache() / "kernels")
+    )
   result = subprocess.run(
       [str(python), "-m", "pytest", "-q", "-n", str(jobs), "-c", os.devnull,
        "--rootdir", str(folder.absolute()), "-p", "no:cacheprovider",
-       f"--junitxml={report}", *map(str, tests)],
-      cwd=scratch, env=trees.environment(root), stdin=subprocess.DEVNULL,
+       f"--junitxml={report}", *options, *map(str, tests)],
+      cwd=scratch, env=env, stdin=subprocess.DEVNULL,
       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
   )
   # 1: some tests failed, which the other side may say, too.

@@ -14,33 +14,31 @@
 # ==============================================================================
 """Upstream's own tests and changelog, which only a checkout of JAX has."""
 
+import functools
+
 from patches.model import Edit, Patch
 
 _TEST = "tests/mosaic/gpu_test.py"
+_K = "k = 256"
 
 
-def _more_rows(test: str, old: int) -> tuple[Edit, ...]:
+def _more_rows(test: str, old: int, before: str) -> tuple[Edit, ...]:
   """Adds twice the rows to a test, as far as they fit into TMEM."""
+  edit = functools.partial(Edit, file=_TEST, scope=test, checkout_only=True)
   return (
-      Edit(
-          file=_TEST,
-          scope=f"TCGen05Test.{test}",
+      edit(
           anchor=f"parameterized.product(m=({old},))",
           selector="keyword_argument",
           code=f"m=({old}, {2 * old})",
           with_comment=True,
-          checkout_only=True,
       ),
-      Edit(
-          file=_TEST,
-          scope=f"TCGen05Test.{test}",
-          anchor="sparse_meta_dtype = jnp.uint2",
-          action="after",
+      edit(
+          anchor=before,
+          action="before",
           code=f"""
 if m > {old} and n > 128:
   self.skipTest("Accumulator and metadata do not fit into TMEM together")
 """,
-          checkout_only=True,
       ),
   )
 
@@ -55,9 +53,16 @@ allocation is rounded up to a power of two columns.
 The changelog of Pallas gets an entry for all of the series.
 """,
     edits=(
-        *_more_rows("test_mma_sparse", 128),
-        *_more_rows("test_mma_sparse_lhs_tmem", 128),
-        *_more_rows("test_mma_sparse_collective", 256),
+        *_more_rows("TCGen05Test.test_mma_sparse", 128, _K),
+        *_more_rows("TCGen05Test.test_mma_sparse_lhs_tmem", 128, _K),
+        *_more_rows("TCGen05Test.test_mma_sparse_collective", 256, _K),
+        *_more_rows(
+            "TCGen05Test.test_mma_block_scaled_sparse", 128,
+            "out_jax_dtype = jnp.float32",
+        ),
+        *_more_rows(
+            "MosaicGpuDialectTCGen05Test.test_tcgen05_mma_sparse", 128, _K
+        ),
         Edit(
             file="docs/pallas/CHANGELOG.md",
             kind="text",

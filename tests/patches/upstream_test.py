@@ -48,6 +48,51 @@ class TilesTest(unittest.TestCase):
 """
 
 
+# On JAX as it was released, TMEM references of 256 rows can't be loaded.
+_GPU_TEST = """
+import jax
+from jax._src import test_util as jtu
+import jax.experimental.pallas.mosaic_gpu as plgpu
+import jax.numpy as jnp
+import numpy as np
+
+class TCGen05Test(jtu.JaxTestCase, jtu.CudaArchSpecificTest):
+
+  def setUp(self):
+    self.skip_unless_tcgen05()
+    super().setUp()
+
+  def copy(self, rows):
+    x = np.arange(rows * 32, dtype=np.float32).reshape(rows, 32)
+
+    def body(src, dst, tmem):
+      layout = plgpu.Layout.TCGEN05
+      value = plgpu.load(src, layout=layout, optimized=False)
+      plgpu.async_store_tmem(tmem, value)
+      plgpu.commit_tmem()
+      plgpu.store(dst, plgpu.async_load_tmem(tmem), optimized=False)
+
+    kernel = plgpu.kernel(
+        body, out_type=x, scratch_types=[plgpu.TMEM(x.shape, x.dtype)],
+    )
+    np.testing.assert_array_equal(jax.jit(kernel)(x), x)
+
+  def test_one_row_tile(self):
+    self.copy(128)
+
+  def test_two_row_tiles(self):
+    self.copy(256)
+
+  def test_of_hopper(self):
+    self.skip_unless_sm90a()
+
+class OtherTest(jtu.JaxTestCase):
+
+  def test_that_is_not_meant(self):
+    self.fail()
+"""
+
+
 class UpstreamTest(absltest.TestCase):
 
   def setUp(self):
@@ -83,7 +128,7 @@ class UpstreamTest(absltest.TestCase):
     self.assertEqual(code, 0, output)
     self.assertIn(
         "4 tests of 1 files without the patches: 1 failure, 2 passed, 1"
-        " skipped; with them, 0 differ", output,
+        " skipped; with them, 0 differ, 0 for the worse", output,
     )
 
   def test_helpers_that_only_a_checkout_has(self):
@@ -109,7 +154,7 @@ class UpstreamTest(absltest.TestCase):
         "TilesTest.test_limit: passed without the patches, failure with them",
         output,
     )
-    self.assertIn("1 differ", output)
+    self.assertIn("1 differ, 1 for the worse", output)
 
   def test_test_that_is_missing(self):
     self.assertEqual(
@@ -128,6 +173,27 @@ class UpstreamTest(absltest.TestCase):
       upstream.find(self.folder, [])
     with self.assertRaisesRegex(PatchError, "found no a_test.py"):
       upstream.find(self.folder / "checkout", ["a_test.py"])
+
+
+class SimulatedTest(absltest.TestCase):
+
+  def test_on_the_simulator(self):
+    folder = pathlib.Path(
+        self.enter_context(tempfile.TemporaryDirectory(prefix="a b "))
+    )
+    (folder / "gpu_test.py").write_text(_GPU_TEST)
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+      code = upstream.compare(patches.BASE, folder, [], jobs=0, simulate=True)
+    self.assertEqual(code, 0, output.getvalue())
+    self.assertIn(
+        "TCGen05Test.test_two_row_tiles: failure without the patches, passed"
+        " with them", output.getvalue(),
+    )
+    self.assertIn(
+        "3 tests of 1 files without the patches: 1 failure, 1 passed, 1"
+        " skipped; with them, 1 differ, 0 for the worse", output.getvalue(),
+    )
 
 
 if __name__ == "__main__":

@@ -750,6 +750,19 @@ class EnvironmentTest(parameterized.TestCase):
     self.assertEqual(result.stdout, "[0. 2. 4. 6.] 148\n")
     self.assertEmpty(result.stderr)
 
+  @parameterized.parameters(
+      "jax._src.pallas.mosaic_gpu.core",
+      "jax.experimental.mosaic.gpu.core",
+      "jax.experimental.pallas.ops.gpu.blackwell_matmul_mgpu",
+  )
+  def test_whatever_is_imported_first(self, module):
+    result = _run_python(
+        f"import {module}\n" + textwrap.dedent(self.CODE.format(line="")),
+        MOSAIC_GPU_SIMULATE="1", JAX_PLATFORMS="cpu",
+    )
+    self.assertEqual(result.returncode, 0, result.stderr)
+    self.assertEqual(result.stdout, "[0. 2. 4. 6.] 148\n")
+
   def test_error(self):
     line = "out[0] = out[1]"
     result = _run_python(

@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from typing import Any
 from unittest import mock
 
-import jax.experimental.pallas.mosaic_gpu as plgpu
 import jax.numpy as jnp
 import numpy as np
 from jax._src.interpreters import mlir
@@ -360,6 +359,9 @@ def _kernel_rule(
 
 def _mpmd_map_rule(ctx, *args, **params):
   """Lowers a ``plgpu.kernel`` for the CPU."""
+  # Late, because it imports mosaic.gpu, which may be what imports this module.
+  import jax.experimental.pallas.mosaic_gpu as plgpu  # pylint: disable=g-import-not-at-top
+
   gpu_mesh = all(isinstance(mesh, plgpu.Mesh) for mesh in params["meshes"])
   if _active and gpu_mesh and not params["interpret"]:
     return mpmd._mpmd_map_mgpu_lowering(ctx, *args, **params)
