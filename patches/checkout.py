@@ -56,39 +56,48 @@ How to write entries.
   * One.
 """
 
-_GPU_TEST = '''\
-class TCGen05Test(TestCase):
 
-  @parameterized.product(
-      in_jax_dtype=(jnp.float16,),
-      m=(128,),  # TODO
-      n=(128, 256),  # TODO
-      swizzle=(64, 128),
+def _test(name: str, m: str, *statements: str) -> str:
+  """Returns a test that has no more than the edits of it are anchored at."""
+  body = "".join(f"    {statement}\n" for statement in statements)
+  return (
+      "  @parameterized.product(\n"
+      "      swizzle=(64, 128),\n"
+      f"      {m}\n"
+      "      n=(128, 192, 256),\n"
+      "  )\n"
+      f"  def {name}(self, m, n, swizzle):\n"
+      f"{body}\n"
   )
-  def test_mma_sparse(self, m, n, in_jax_dtype, swizzle):
-    sparse_meta_dtype = jnp.uint2
-    self.run_mma(m, n, in_jax_dtype, sparse_meta_dtype, swizzle)
 
-  @parameterized.product(
-      in_jax_dtype=(jnp.float16,),
-      m=(128,),  # TODO
-      n=(128, 192, 256),
-      swizzle=(64, 128),
-  )
-  def test_mma_sparse_lhs_tmem(self, m, n, in_jax_dtype, swizzle):
-    sparse_meta_dtype = jnp.uint2
-    self.run_mma(m, n, in_jax_dtype, sparse_meta_dtype, swizzle)
 
-  @parameterized.product(
-      in_jax_dtype=(jnp.float16,),
-      m=(256,),  # TODO
-      n=(128, 192, 256),
-      swizzle=(64, 128),
-  )
-  def test_mma_sparse_collective(self, m, n, in_jax_dtype, swizzle):
-    sparse_meta_dtype = jnp.uint2
-    self.run_mma(m, n, in_jax_dtype, sparse_meta_dtype, swizzle)
-'''
+_K = "k = 256"
+_GPU_TEST = (
+    "class TCGen05Test(TestCase):\n\n"
+    + _test("test_mma_sparse", "m=(128,),  # TODO", _K)
+    + _test("test_mma_sparse_lhs_tmem", "m=(128,),  # TODO", _K)
+    + _test("test_mma_sparse_collective", "m=(256,),  # TODO", _K)
+    + _test(
+        "test_mma_block_scaled_sparse", "m=(128,),",
+        "out_jax_dtype = jnp.float32",
+    )
+    + "\nclass MosaicGpuDialectTCGen05Test(TestCase):\n\n"
+    + _test("test_tcgen05_mma_sparse", "m=(128,),", _K)
+)
+_PALLAS_TEST = (
+    "class PallasCallTCGen05Test(PallasTCGen05Test):\n\n"
+    + _test("test_simple_sparse_matmul", "m=[128],", "k = 128")
+    + _test(
+        "test_block_scaled_sparse_matmul", "m=[128],",
+        "in_dtype = jnp.float8_e5m2",
+    )
+    + _test(
+        "test_sparse_matmul_collective", "m=[256],",
+        "acc_type = jnp.float32",
+        "def kernel(a_sparse_gmem, cluster_idx, m_block):",
+        "  return a_sparse_gmem.at[pl.ds(cluster_idx, m_block // 128)]",
+    )
+)
 
 
 def _build(symbols: Sequence[str]) -> str:
@@ -99,6 +108,7 @@ def _build(symbols: Sequence[str]) -> str:
 FILES = {f"{package}/BUILD": _build(s) for package, s in _LOADS.items()} | {
     "docs/pallas/CHANGELOG.md": _CHANGELOG,
     "tests/mosaic/gpu_test.py": _GPU_TEST,
+    "tests/pallas/mosaic_gpu_test.py": _PALLAS_TEST,
 }
 
 
