@@ -200,16 +200,32 @@ class CheckoutTest(absltest.TestCase):
             with self.subTest(step.patch.slug, target=target.name):
               self.assertIn(f"{package}/{path}", there)
 
-  def test_gpu_test_still_parses(self):
-    text = engine.merged(self.steps)["tests/mosaic/gpu_test.py"].decode()
-    (suite,) = ast.parse(text).body
-    rows = [
-        ast.literal_eval(keyword.value)
-        for test in suite.body
-        for keyword in test.decorator_list[0].keywords
-        if keyword.arg == "m"
-    ]
-    self.assertEqual(rows, [(128, 256), (128, 256), (256, 512)])
+  def test_more_rows_in_tests_of_jax(self):
+    expected = {
+        "tests/mosaic/gpu_test.py": {
+            "test_mma_sparse": [128, 256],
+            "test_mma_sparse_lhs_tmem": [128, 256],
+            "test_mma_sparse_collective": [256, 512],
+            "test_mma_block_scaled_sparse": [128, 256],
+            "test_tcgen05_mma_sparse": [128, 256],
+        },
+        "tests/pallas/mosaic_gpu_test.py": {
+            "test_simple_sparse_matmul": [128, 256],
+            "test_block_scaled_sparse_matmul": [128, 256],
+            "test_sparse_matmul_collective": [256, 512],
+        },
+    }
+    for path, rows in expected.items():
+      text = engine.merged(self.steps)[path].decode()
+      found = {
+          test.name: list(ast.literal_eval(keyword.value))
+          for suite in ast.parse(text).body
+          for test in suite.body
+          for keyword in test.decorator_list[0].keywords
+          if keyword.arg == "m"
+      }
+      self.assertEqual(found, rows)
+      self.assertEqual(text.count("do not fit into TMEM"), len(rows))
 
   def test_format(self):
     buildifier = shutil.which("buildifier") or os.environ.get("BUILDIFIER")
