@@ -138,7 +138,10 @@ def load_series(upto: str | None = None) -> tuple[Patch, ...]:
 
 
 def check_new_files(series: Iterable[Patch]) -> None:
-  """Raises if two patches bring one file, or if one edits a brought file."""
+  """Raises if two patches bring one file, or if one edits a brought file.
+
+  What some releases need otherwise can be an edit with their `versions`.
+  """
   brought = {}
   for patch in series:
     for path in expand(patch.new_files):
@@ -151,10 +154,11 @@ def check_new_files(series: Iterable[Patch]) -> None:
     for path in patch.tests:
       brought.setdefault(path, patch.subject)
     for edit in patch.edits:
-      if edit.file in brought:
+      if edit.file in brought and not edit.versions:
         raise PatchError(
             f"Patch {patch.subject!r}: edits {edit.file}, which the series"
-            " itself brings; change the file in this repository instead"
+            " itself brings; change the file in this repository instead, or name"
+            " the versions that need the edit"
         )
 
 
@@ -216,20 +220,24 @@ def compute(
     if not patch.applies_to(tree.version):
       steps.append(Step(patch, files))
       continue
-    for edit in tree.edits(patch):
-      old = files.get(edit.file, state.get(edit.file))
-      if old is None:
-        old = tree.read(edit.file)
-      files[edit.file] = apply_edit(old, edit, patch, tree)
-    for path in files:
-      old = state.get(path, tree.read(path))
-      _check_parses(path, old, files[path], patch, tree)
     for path in expand(patch.new_files, repo):
       if tests or path.startswith("jax/"):
         files[path] = _bring(path, patch, tree, repo)
     for path in patch.tests if tests else ():
       if path not in state:
         files[path] = _bring(path, patch, tree, repo)
+    edited = set()
+    for edit in tree.edits(patch):
+      old = files.get(edit.file, state.get(edit.file))
+      if old is None:
+        old = tree.read(edit.file)
+      if old is None and not tests and not edit.file.startswith("jax/"):
+        continue  # A test that some release needs otherwise.
+      files[edit.file] = apply_edit(old, edit, patch, tree)
+      edited.add(edit.file)
+    for path in edited:
+      old = state.get(path, tree.read(path))
+      _check_parses(path, old, files[path], patch, tree)
     state |= files
     steps.append(Step(patch, files))
   return steps

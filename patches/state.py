@@ -151,12 +151,13 @@ def inspect(
   except PatchError:
     release = None
   now, histories = {}, {}
-  for path, content in _brought(series, repo):
+  for path, content in _brought(series, tree, repo):
     now[path] = tree.read(path)
     histories[path] = [content]
     if path.startswith("tests/"):  # May have been left out.
       histories[path].append([None] * len(content))
-  for path in dict.fromkeys(e.file for p in series for e in tree.edits(p)):
+  edited = {e.file: None for p in series for e in tree.edits(p)}
+  for path in edited.keys() - histories.keys():
     now[path] = tree.read(path)
     histories[path] = list(_histories(path, now[path], series, tree, release))
 
@@ -178,7 +179,7 @@ def inspect(
 
 
 def _brought(
-    series: Sequence[Patch], repo: pathlib.Path | None
+    series: Sequence[Patch], tree: engine.Tree, repo: pathlib.Path | None
 ) -> Iterator[tuple[str, list[bytes | None]]]:
   """Yields the files that the series brings, before and after each patch."""
   seen = set()
@@ -187,9 +188,11 @@ def _brought(
       if path not in seen:
         seen.add(path)
         content = _read((repo or patches.REPO) / path)
-        yield path, (
-            [None] * (number + 1) + [content] * (len(series) - number)
-        )
+        history: list[bytes | None] = [None] * (number + 1)
+        for later in series[number:]:
+          content = _edited(path, content, later, tree)
+          history.append(content)
+        yield path, history
 
 
 def _histories(
@@ -223,15 +226,20 @@ def _history(
   """Returns a file before and after each patch, as far as they apply."""
   result = [origin]
   for patch in series:
-    content = result[-1]
     try:
-      for edit in tree.edits(patch):
-        if edit.file == path:
-          content = engine.apply_edit(content, edit, patch, tree)
+      result.append(_edited(path, result[-1], patch, tree))
     except AnchorError:
       break
-    result.append(content)
   return result
+
+
+def _edited(
+    path: str, content: bytes | None, patch: Patch, tree: engine.Tree
+) -> bytes | None:
+  for edit in tree.edits(patch):
+    if edit.file == path:
+      content = engine.apply_edit(content, edit, patch, tree)
+  return content
 
 
 def _committed(root: pathlib.Path, path: str) -> bytes | None:

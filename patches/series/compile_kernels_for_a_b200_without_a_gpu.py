@@ -14,7 +14,9 @@
 # ==============================================================================
 """Ahead-of-time compilation, which the tests of the series read PTX from."""
 
-from patches.model import Patch
+from patches.model import Edit, Patch
+
+_DEVICELESS = "jax/experimental/mosaic/gpu/deviceless.py"
 
 PATCH = Patch(
     subject="[Mosaic GPU] Compile kernels for a B200 without a GPU",
@@ -30,6 +32,15 @@ Needs the wheels of the CUDA plugin, but no driver and no toolkit.
 
 Verified: compiled with ptxas for sm_100a on a machine without a GPU.
 """,
-    new_files=("jax/experimental/mosaic/gpu/deviceless.py",),
+    edits=(
+        Edit(
+            file=_DEVICELESS,
+            scope="as_blackwell",
+            anchor='mock.patch.object(utils, "_infer_arch", $ARCH)',
+            code='mock.patch.object(core, "_infer_arch", $ARCH)',
+            versions=("0.11.1",),
+        ),
+    ),
+    new_files=(_DEVICELESS,),
     tests=("tests/mosaic/gpu_deviceless_test.py",),
 )

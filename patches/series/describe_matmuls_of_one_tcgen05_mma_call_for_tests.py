@@ -14,7 +14,11 @@
 # ==============================================================================
 """What the tests of the series have in common."""
 
-from patches.model import Patch
+from patches.model import Edit, Patch
+
+# Pallas has no store with `optimized` there.
+_NO_STORE = ("0.11.1", "0.11.2")
+_UTIL = "tests/mosaic/gpu_tiles_test_util.py"
 
 PATCH = Patch(
     subject="[Mosaic GPU] Describe matmuls of one tcgen05.mma call for tests",
@@ -32,6 +36,22 @@ with each of them.
 
 Verified: by the tests that use it.
 """,
-    new_files=("tests/mosaic/gpu_tiles_test_util.py",),
+    edits=(
+        # There, the assignment does not insist on a fast way.
+        Edit(
+            file=_UTIL,
+            scope="store",
+            anchor="plgpu.store(dst, value, optimized=False)",
+            code="dst[...] = value",
+            versions=_NO_STORE,
+        ),
+        Edit(
+            file=_UTIL,
+            anchor="from jax.experimental.pallas import mosaic_gpu as plgpu",
+            action="delete",
+            versions=_NO_STORE,
+        ),
+    ),
+    new_files=(_UTIL,),
     tests=("tests/mosaic/gpu_tiles_test_util_test.py",),
 )

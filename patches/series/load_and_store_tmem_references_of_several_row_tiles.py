@@ -29,8 +29,8 @@ interleaved its row tiles without an error, because it took the
 registers of all of them for the columns of one. Both are now issued for
 one row tile after the other.
 
-A load of a whole reference keeps all its elements in registers: beyond
-128 x 128 32-bit elements for a warpgroup, load row tiles one by one.
+A load of a whole reference keeps all its elements in registers, as long
+as they are used: of large ones, load row tiles one by one.
 
 Verified: loads and stores run on a simulator of the PTX (not on a
 Blackwell GPU) and compiled with ptxas for sm_100a.
@@ -91,11 +91,8 @@ if row_tiles := self._row_tiles():
             code='''
 """Loads the reference into registers.
 
-A warpgroup holds all that is loaded, as long as it is used. Row by row tile,
-32-bit elements of up to 240 columns take up to 255 registers and none is
-spilled. All at once, (256, 96) takes 200, while (256, 128), (256, 192) and
-(512, 112) spill 32, 540 and 792 bytes for each thread: slice such
-references and load one row tile after the other.
+A warpgroup holds all that is loaded in registers, as long as it is used. Of
+references of many elements, slice and load one row tile after the other.
 """
 $$$SELF
 ''',
@@ -103,8 +100,8 @@ $$$SELF
         Edit(
             file=_TCGEN05,
             scope="TMEMRef.store",
-            anchor="packing = self.packing",
-            action="before",
+            anchor="if $SEVERAL: raise"
+            ' NotImplementedError("Storing multiple row tiles")',
             code="""
 if row_tiles := self._row_tiles():
   if value.registers.shape[0] % len(row_tiles):

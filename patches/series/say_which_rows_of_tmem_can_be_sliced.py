@@ -25,7 +25,7 @@ A slice of TMEM along rows that is not one of whole row tiles has no
 layout. With Warpgroup semantics, layout inference finds that out before
 the lowering can say so, and all that a user got to see was "Failed to
 infer a possible set of layouts". It now looks for such slices when it
-failed, and says what the error with Lane semantics says.
+failed, and says which ones there are.
 
 The tests store, load and slice several row tiles through Pallas, in
 both semantics.
@@ -46,22 +46,32 @@ def _check_tmem_row_slices(ctx: DerivationContext) -> None:
     for op in (value_site.operation for value_site in value_sites):
       if not isinstance(op, memref.SubViewOp) or not _is_tmem_ref(op.source):
         continue
+      source_rows = op.source.type.shape[0]
       rows, row = op.static_sizes[0], op.static_offsets[0]
-      if rows == op.source.type.shape[0]:
+      if rows == source_rows:
         continue
       if row == ir.ShapedType.get_dynamic_size():
-        row = op.offsets[0]
-        divisor = dynamic_gcd(rows, row)
+        divisor, start = dynamic_gcd(rows, op.offsets[0]), "a dynamic row"
       else:
-        divisor = math.gcd(rows, row)
-      if divisor % tile_rows:
-        raise _construct_value_error_with_op_stacktrace(
-            "Failed to infer a possible set of layouts: TMEM cannot be sliced"
-            f" along rows, except by tiles of {tile_rows} rows: got {rows} rows"
-            f" from row {row} on, of which both must be (known to be) multiples"
-            f" of {tile_rows}.",
-            op,
+        divisor, start = math.gcd(rows, row), f"row {row}"
+      if source_rows < tile_rows:
+        reason = (
+            f": the {source_rows} rows of this reference are not contiguous."
+            " Allocate a TMEM reference for each part instead."
         )
+      elif divisor % tile_rows:
+        reason = (
+            f", except by tiles of {tile_rows} rows: got {rows} rows from"
+            f" {start} on, of which both must be (known to be) multiples of"
+            f" {tile_rows}."
+        )
+      else:
+        continue
+      raise _construct_value_error_with_op_stacktrace(
+          "Failed to infer a possible set of layouts: TMEM cannot be sliced"
+          f" along rows{reason}",
+          op,
+      )
 """,
         ),
         Edit(

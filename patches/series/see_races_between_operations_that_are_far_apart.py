@@ -22,14 +22,14 @@ PATCH = Patch(
     subject="[Pallas:MGPU] See races between operations that are far apart",
     body="""
 GPU interpret mode gives each asynchronous operation one of a number of
-pseudo-threads, each with an entry in the vector clocks. Waiting for an
-operation says that all earlier ones of its pseudo-thread are done, too,
-also those that nothing has waited for. There were 5, which a step of a
-pipelined matmul uses up: a copy to a stage of SMEM that an MMA still
-reads was not reported with 3 stages or more.
+pseudo-threads in turn, each with an entry in the vector clocks. Waiting
+for an operation says that the others of its pseudo-thread are done,
+too, also those that nothing has waited for. There were 5, which a step
+of a pipelined matmul uses up: a copy to a stage of SMEM that an MMA
+still reads was not reported with 3 stages or more.
 
-There are 128 now. That costs half a kilobyte for each access that race
-detection remembers, and no time that could be measured.
+There are 128 now. That costs half a kilobyte for each device and access
+that race detection remembers, and no time that could be measured.
 
 Verified: by the tests, of which those of a failure with 3 or 4 stages
 fail with 5.
@@ -46,9 +46,9 @@ fail with 5.
             kind="text",
             anchor="      Default: 1.",
             code="""
-      Of two operations that share one, the first counts as done once the
-      second is awaited: if there are fewer than operations in flight, races
-      are missed. Default: 128.
+      They are handed out in turn. Of two operations that share one, either
+      counts as done once the other is awaited, so races with an operation are
+      missed once this many others were issued after it. Default: 128.
 """,
         ),
     ),

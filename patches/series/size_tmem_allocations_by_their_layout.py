@@ -16,6 +16,7 @@
 
 from patches.model import Edit, Patch
 
+_TCGEN05 = "jax/experimental/mosaic/gpu/tcgen05.py"
 _CORE = "jax/experimental/mosaic/gpu/core.py"
 _LOWERING = "jax/experimental/mosaic/gpu/dialect_lowering.py"
 
@@ -30,23 +31,38 @@ few columns for scales of more than 128 rows and for 16-bit accumulators
 that ask for packing=2 but are laid out unpacked, and 16 times too many
 for sparse metadata, of which a column holds 16 entries. The layout
 knows the number (TMEMLayout.cols_in_shape), and it is an attribute of
-the allocation by the time it is lowered.
+the allocation once layouts are inferred.
 
-The PTX ISA also asks that an allocation never takes more columns than
-an earlier one of the same CTA, so allocations are now issued in order
-of decreasing size, and the error for a kernel that takes too many
-columns lists them.
+So that is also when the allocations are checked to fit: kernels that
+took too many columns by the old estimate may fit, and others would have
+waited forever for columns that are not free. The PTX ISA also asks that
+an allocation never takes more columns than an earlier one of the same
+CTA, so allocations are now issued in order of decreasing size. The
+error for a kernel that takes too many columns lists them.
 
 Verified: compiled with ptxas for sm_100a, with the columns of every
 tcgen05.alloc and dealloc read back from the PTX.
 """,
     edits=(
         Edit(
-            file=_CORE,
-            scope="_TMEMDialectAlloc",
-            anchor="collective: bool",
+            file=_TCGEN05,
+            anchor=(
+                "def tmem_alloc_exact_ncols(ncols: int, exact: bool) -> int:"
+                " $$$BODY"
+            ),
             action="after",
-            code="num_cols: int",
+            code='''
+def check_tmem_allocs(num_cols: list[int]) -> None:
+  """Raises a ``ValueError`` if allocations of so many columns do not fit."""
+  total = sum(tmem_alloc_exact_ncols(n, exact=False) for n in num_cols)
+  if total > TMEM_MAX_COLS:
+    raise ValueError(
+        "Total TMEM allocation exceeds memory limit. Requested"
+        f" {total} columns which exceeds limit of {TMEM_MAX_COLS}. The"
+        f" allocations are {num_cols} columns wide and each is rounded"
+        " up to a power of two. To avoid the rounding, slice one allocation."
+    )
+''',
         ),
         Edit(
             file=_CORE,
@@ -57,68 +73,60 @@ tcgen05.alloc and dealloc read back from the PTX.
         Edit(
             file=_CORE,
             scope="_TMEMDialectAlloc.alloc",
-            anchor="tcgen05.tmem_alloc_exact_ncols(ncols, exact=False)",
-            code="tcgen05.tmem_alloc_exact_ncols(self.num_cols, exact=False)",
+            anchor="return tcgen05.tmem_alloc_exact_ncols(ncols, exact=False)",
+            action="delete",
         ),
         Edit(
             file=_CORE,
-            anchor="def _slice_smem($$$ARGS) -> ir.Value: $$$BODY",
-            action="before",
+            scope="_TMEMDialectAlloc",
+            anchor="def alloc(self) -> int: $$$BODY",
             code='''
-def _dialect_alloc_num_cols(
-    shape: tuple[int, int],
-    dtype: ir.Type,
-    layout: tcgen05.TMEMLayout | None,
-    packing: int,
-) -> int:
-  """The number of TMEM columns that an allocation takes.
-
-  If the layout is yet to be inferred, this is the most that it can take.
-  """
-  bitwidth = utils.bitwidth(dtype)
-  if layout is None and bitwidth == 2:
-    # Only sparse metadata has 2-bit elements.
-    layout = tcgen05.sparse_meta_layout()
-  if layout is not None:
-    return layout.cols_in_shape(shape, bitwidth)
-  return max(shape[0] // tcgen05.TMEM_ROWS, 1) * shape[1] // packing
+def alloc(self) -> None:
+  """Allocates TMEM. The layout, once inferred, says how many columns."""
+  $$$BODY
 ''',
-        ),
-        Edit(
-            file=_CORE,
-            scope="_construct_smem_reftree",
-            anchor="alloc = _TMEMDialectAlloc($$$ARGS)",
-            code="""
-num_cols = _dialect_alloc_num_cols(shape, ir_dtype, layout, packing)
-alloc = _TMEMDialectAlloc(
-    addr_ref, shape, ir_dtype, packing, collective, num_cols
-)
-""",
         ),
         Edit(
             file=_CORE,
             scope="_launch",
             anchor="cols_used = 0",
-            action="before",
             code="""
-# PTX does not allow an allocation to take more columns than an earlier
-# one of the same CTA.
-tmem_allocs.sort(key=lambda alloc: alloc.num_cols, reverse=True)
+# With Warpgroup semantics, dialect_lowering.order_tmem_allocs does this.
+if lowering_semantics == LoweringSemantics.Lane:
+  # PTX does not allow an allocation to take more columns than an earlier
+  # one of the same CTA.
+  tmem_allocs.sort(key=_num_cols, reverse=True)
+  tcgen05.check_tmem_allocs([_num_cols(alloc) for alloc in tmem_allocs])
 """,
         ),
         Edit(
             file=_CORE,
             scope="_launch",
-            within="if cols_used > tcgen05.TMEM_MAX_COLS: $$$",
-            anchor="ValueError($MESSAGE)",
+            anchor="cols_used += alloc.alloc()",
+            code="alloc.alloc()",
+        ),
+        Edit(
+            file=_CORE,
+            scope="_launch",
+            anchor="if cols_used > tcgen05.TMEM_MAX_COLS: $$$",
+            action="delete",
+        ),
+        Edit(
+            file=_CORE,
+            anchor="def _slice_smem($$$ARGS) -> ir.Value: $$$BODY",
+            action="before",
             code="""
-ValueError(
-    $MESSAGE
-    f" The allocations are {[a.num_cols for a in tmem_allocs]} columns"
-    " wide and each is rounded up to a power of two. To avoid the"
-    " rounding, slice one allocation."
-)
+def _num_cols(alloc: _TMEMAlloc | _TMEMDialectAlloc) -> int:
+  assert isinstance(alloc, _TMEMAlloc)
+  return alloc.num_cols
 """,
+        ),
+        Edit(
+            file=_CORE,
+            scope="lower_mgpu_module",
+            anchor="dialect_lowering.lower_mgpu_dialect($$$ARGS)",
+            action="before",
+            code="dialect_lowering.order_tmem_allocs(module)",
         ),
         Edit(
             file=_LOWERING,
@@ -138,6 +146,38 @@ def _tmem_num_cols(ref_ty: ir.MemRefType, layout_attr: ir.Attribute) -> int:
   )
   shape = cast(tuple[int, int], tuple(ref_ty.shape))
   return tmem_layout.cols_in_shape(shape, utils.bitwidth(ref_ty.element_type))
+
+
+def _nested_ops(op: ir.OpView | ir.Operation) -> Iterable[ir.OpView]:
+  for region in op.regions:
+    for block in region:
+      for nested in block:
+        yield nested
+        yield from _nested_ops(nested)
+
+
+def order_tmem_allocs(module: ir.Module) -> None:
+  """Issues the largest TMEM allocations first, and checks that all of them fit.
+
+  PTX does not allow an allocation to take more columns than an earlier one of
+  the same CTA. Needs the layouts to be inferred.
+
+  Raises:
+    ValueError: If they take more columns than there are.
+  """
+  for permit in list(_nested_ops(module.operation)):
+    if not isinstance(permit, mgpu.TmemRelinquishAllocPermitOp):
+      continue
+    allocs = []
+    for op in permit.operation.block:
+      if isinstance(op, mgpu.TmemAllocOp):
+        layout = inference_utils.out_tmem_layouts(op)[0]
+        num_cols = _tmem_num_cols(ir.MemRefType(op.result.type), layout)
+        allocs.append((num_cols, op))
+    allocs.sort(key=lambda alloc: alloc[0], reverse=True)
+    tcgen05.check_tmem_allocs([num_cols for num_cols, _ in allocs])
+    for _, op in allocs:
+      op.operation.move_before(permit.operation)
 ''',
         ),
         Edit(
@@ -163,6 +203,12 @@ ncols = _tmem_num_cols(ir.MemRefType(op.result.type), layout)
                 " inference_utils.out_tmem_layouts(op)[0]"
             ),
             code='cast_op.attributes["layout"] = layout',
+        ),
+        Edit(
+            file=_LOWERING,
+            scope="_tmem_alloc_op_lowering_rule",
+            anchor='cast_op.attributes["packing"] = op.packing',
+            action="delete",
         ),
         Edit(
             file=_LOWERING,

@@ -29,7 +29,9 @@ reference could not be sliced.
 This infers it, and allows slices of whole row tiles (static, or dynamic
 and known to be divisible by 128). Columns can still only be sliced
 within a single row tile, where they are contiguous. The row tiles of
-scales interleave in TMEM, so those can't be sliced along rows.
+scales interleave in TMEM, so those can't be sliced along rows. A store
+to several row tiles would put them into the wrong columns, so it is
+refused for now.
 
 Verified: slices run on a simulator of the PTX (not on a Blackwell GPU)
 and compiled with ptxas for sm_100a.
@@ -80,13 +82,33 @@ if base_idx[0] != 0 or slice_shape[0] != self.shape[0]:
         Edit(
             file=_TCGEN05,
             scope="TMEMRef.slice",
-            anchor='NotImplementedError("Cannot slice TMEM with multiple tiles'
-            ' along rows.")',
+            anchor='raise NotImplementedError("Cannot slice TMEM with multiple'
+            ' tiles along rows.")',
             code="""
-NotImplementedError(
-    "Cannot slice TMEM with multiple tiles along rows. Slice one row tile"
-    f" of the {self.shape} reference first, then its columns."
+instead = (
+    "Allocate a TMEM reference for each part instead."
+    if self.layout == scales_layout()
+    else (
+        f"Slice one row tile of the {self.shape} reference first, then its"
+        " columns."
+    )
 )
+raise NotImplementedError(
+    f"Cannot slice TMEM with multiple tiles along rows. {instead}"
+)
+""",
+        ),
+        Edit(
+            file=_TCGEN05,
+            scope="TMEMRef.store",
+            anchor="packing = self.packing",
+            action="before",
+            code="""
+if (
+    self.shape[0] > TMEM_ROWS
+    and self.layout == tmem_default_layout(self.packing)
+):
+  raise NotImplementedError("Storing multiple row tiles")
 """,
         ),
         Edit(
@@ -113,10 +135,11 @@ def _slice_row_tiles(self, row: ir.Value | int, num_rows: int) -> TMEMRef:
       else utils.is_known_divisible(row, tile_rows)
   )
   if num_rows % tile_rows or not divisible:
+    start = f"row {row}" if isinstance(row, int) else "a dynamic row"
     raise NotImplementedError(
         f"TMEM cannot be sliced along rows, except by tiles of {tile_rows}"
-        f" rows: got {num_rows} rows from row {row} on, of which both must"
-        f" be (known to be) multiples of {tile_rows}."
+        f" rows: got {num_rows} rows from {start} on, of which both must be"
+        f" (known to be) multiples of {tile_rows}."
     )
   i32 = ir.IntegerType.get_signless(32)
   tile_cols = self.layout.cols_in_shape(

@@ -138,10 +138,11 @@ pair = tcgen05_tiles.METADATA_ENTRIES_PER_COLUMN_PAIR
 if self.layout == sparse_meta_layout() and not utils.is_known_divisible(
     col_idx, pair
 ):
+  start = base_idx[1] if isinstance(base_idx[1], int) else "a dynamic entry"
   raise ValueError(
-      f"Sparse metadata can only be sliced at multiples of {pair} entries,"
-      f" but the slice begins at {base_idx[1]}: the MMA reads pairs of TMEM"
-      " columns, of which the first is even."
+      "Sparse metadata can only be sliced at (known) multiples of"
+      f" {pair} entries, but the slice begins at {start}: the MMA reads pairs"
+      " of TMEM columns, of which the first is even."
   )
 """,
         ),

@@ -12,7 +12,7 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Upstream's own tests and changelog, which only a checkout of JAX has."""
+"""Upstream's own tests, which only a checkout of JAX has."""
 
 import functools
 
@@ -49,8 +49,6 @@ PATCH = Patch(
 The tests of sparse MMA had a TODO for more than one tile of rows. They
 take two now, where the accumulator and the metadata fit into TMEM: each
 allocation is rounded up to a power of two columns.
-
-The changelog of Pallas gets an entry for all of the series.
 """,
     edits=(
         *_more_rows("TCGen05Test.test_mma_sparse", 128, _K),
@@ -62,23 +60,6 @@ The changelog of Pallas gets an entry for all of the series.
         ),
         *_more_rows(
             "MosaicGpuDialectTCGen05Test.test_tcgen05_mma_sparse", 128, _K
-        ),
-        Edit(
-            file="docs/pallas/CHANGELOG.md",
-            kind="text",
-            anchor="-->",
-            action="after",
-            code="""
-
-## Unreleased
-
-* New functionality
-
-  * Mosaic GPU: {func}`jax.experimental.pallas.mosaic_gpu.tcgen05_mma` takes
-    operands of several tiles, dense, sparse and block-scaled, as far as they
-    fit into TMEM.
-""",
-            checkout_only=True,
         ),
     ),
 )

@@ -24,6 +24,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import gpu_tiles_test_util as test_util
 from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import arith
 from jax.experimental.mosaic import gpu as mgpu
 from jax.experimental.mosaic.gpu import tcgen05
 import jax.numpy as jnp
@@ -161,11 +162,15 @@ class SparseTilesTest(test_util.TestCase):
       self.assertEqual(tile.shape, (128, 64))
       with self.assertRaisesWithLiteralMatch(
           ValueError,
-          "Sparse metadata can only be sliced at multiples of 32 entries, but"
-          " the slice begins at 16: the MMA reads pairs of TMEM columns, of"
-          " which the first is even.",
+          "Sparse metadata can only be sliced at (known) multiples of 32"
+          " entries, but the slice begins at 16: the MMA reads pairs of TMEM"
+          " columns, of which the first is even.",
       ):
         metadata.slice(mgpu.ds(0, 128), mgpu.ds(16, 64))
+      start = arith.constant(ir.IntegerType.get_signless(32), 16)
+      start = arith.addi(start, start)
+      with self.assertRaisesRegex(ValueError, "begins at a dynamic entry"):
+        metadata.slice(mgpu.ds(0, 128), mgpu.ds(start, 64))
 
   def test_copy_of_wrong_shape(self):
     i2 = ir.IntegerType.get_signless(2)

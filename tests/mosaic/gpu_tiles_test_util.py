@@ -85,10 +85,7 @@ class TestCase(parameterized.TestCase):
 
 def store(dst, value) -> None:
   """Stores to a reference of Pallas, in whatever layout the value is."""
-  if hasattr(plgpu, "store"):
-    plgpu.store(dst, value, optimized=False)
-  else:  # Up to JAX 0.11, where the assignment does not insist on a fast way.
-    dst[...] = value
+  plgpu.store(dst, value, optimized=False)
 
 
 def as_gpu_kernel(*args, **kwargs):

@@ -90,30 +90,68 @@ class TmemAllocTest(test_util.TestCase):
         {"alloc": [columns], "dealloc": [columns]},
     )
 
-  def test_inferred_layouts(self):
+  @parameterized.parameters(
+      ({"d": mgpu.TMEM((128, 128), jnp.float32)}, (), [128, 32]),
+      # It asks to be packed, but accumulators are not.
+      ({"d": mgpu.TMEM((128, 128), jnp.float16, packing=2)}, (), [128, 32]),
+      # Largest first, by the columns that they really take.
+      (
+          {"d": mgpu.TMEM((128, 256), jnp.float16, packing=2)},
+          (mgpu.TMEM((128, 128), jnp.float32),),
+          [256, 128, 32],
+      ),
+      # Packed, A takes half of its columns.
+      (
+          {
+              "a": mgpu.TMEM((128, 64), jnp.float16, packing=2),
+              "d": mgpu.TMEM((128, 256), jnp.float32),
+          },
+          (),
+          [256, 32, 32],
+      ),
+      (
+          {"d": mgpu.TMEM((128, 512), jnp.float16, packing=2)},
+          (),
+          "Requested 544 .* allocations are \\[512, 4\\] columns",
+      ),
+      (
+          {"d": mgpu.TMEM((128, 256), jnp.float16, packing=2)},
+          (mgpu.TMEM((128, 256), jnp.float32),),
+          "Requested 544 .* allocations are \\[256, 256, 4\\] columns",
+      ),
+  )
+  def test_inferred_layouts(self, operands, others, expected):
     def body(ctx, out, scratch):
       del ctx, out
-      a, b, metadata, acc = scratch
+      (a, b, metadata, d), _ = scratch
       mgpu.dialect.tcgen05_mma(
-          acc, a, b, accumulate=mgpu.utils.c(0, ir.IntegerType.get_signless(1)),
+          d, a, b, accumulate=mgpu.utils.c(0, ir.IntegerType.get_signless(1)),
           a_sparse_metadata=metadata,
       )
 
-    kernel = test_util.as_gpu_kernel(
-        body, (1, 1, 1), (128, 1, 1), (),
-        jax.ShapeDtypeStruct((1,), jnp.int32),
-        [
-            jax.ShapeDtypeStruct((128, 256), jnp.float16),
-            jax.ShapeDtypeStruct((512, 128), jnp.float16),
-            mgpu.TMEM((128, 256), jnp.uint2),
-            mgpu.TMEM((128, 128), jnp.float32),
-        ],
-        thread_semantics=Semantics.Warpgroup,
-    )
-    self.assertEqual(
-        _read_columns(deviceless.compile_kernel(kernel).ptx),
-        {"alloc": [128, 32], "dealloc": [128, 32]},
-    )
+    n = operands["d"].shape[1]
+    scratch = [
+        operands.get("a", jax.ShapeDtypeStruct((128, 64), jnp.float16)),
+        jax.ShapeDtypeStruct((128, n), jnp.float16),
+        mgpu.TMEM((128, 64), jnp.uint2),
+        operands["d"],
+    ]
+
+    def columns():
+      kernel = test_util.as_gpu_kernel(
+          body, (1, 1, 1), (128, 1, 1), (),
+          jax.ShapeDtypeStruct((1,), jnp.int32), [scratch, list(others)],
+          thread_semantics=Semantics.Warpgroup,
+      )
+      return _read_columns(deviceless.compile_kernel(kernel).ptx)
+
+    if isinstance(expected, str):
+      with self.assertRaisesRegex(ValueError, expected):
+        columns()
+      return
+    found = columns()
+    self.assertEqual(found["alloc"], expected)
+    self.assertCountEqual(found["dealloc"], expected)
 
   @parameterized.product(semantics=(Semantics.Lane, Semantics.Warpgroup))
   def test_largest_first(self, semantics):
@@ -144,28 +182,6 @@ class TmemAllocTest(test_util.TestCase):
         " slice one allocation.",
     ):
       _columns(*allocs, semantics=semantics)
-
-  @parameterized.parameters(
-      ((256, 96), None, 192),
-      ((256, 96), 2, 96),
-      ((64, 96), None, 96),
-  )
-  def test_estimate_before_layout_inference(self, shape, packing, columns):
-    # The kernel has to fit by this measure even though no layout is known yet.
-    dtype = jnp.float16 if packing else jnp.float32
-    fits = (512 - columns) // 32 * 32
-    filler = mgpu.TMEM((128, 256), jnp.float32)
-    alloc = mgpu.TMEM(shape, dtype, packing=packing)
-    rounded = 1 << (columns - 1).bit_length()
-    self.assertGreaterEqual(fits, 32)
-    with self.assertRaisesRegex(ValueError, f"Requested {512 + rounded} "):
-      _columns(alloc, filler, filler, semantics=Semantics.Warpgroup)
-
-  def test_metadata_estimate_before_layout_inference(self):
-    metadata = mgpu.TMEM((128, 512), jnp.uint2)
-    filler = mgpu.TMEM((128, 512), jnp.float32)
-    with self.assertRaisesRegex(ValueError, "Requested 544 "):
-      _columns(metadata, filler, semantics=Semantics.Warpgroup)
 
 
 if __name__ == "__main__":

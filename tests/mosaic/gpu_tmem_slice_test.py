@@ -158,7 +158,8 @@ class TmemSliceTest(test_util.TestCase):
       x = arith.constant(ir.IntegerType.get_signless(32), 1)
       row = arith.addi(x, x)
       with self.assertRaisesRegex(
-          NotImplementedError, "except by tiles of 128 rows"
+          NotImplementedError,
+          "except by tiles of 128 rows: got 128 rows from a dynamic row on",
       ):
         ref.slice(mgpu.ds(row, 128), slice(None))
 
@@ -174,6 +175,13 @@ class TmemSliceTest(test_util.TestCase):
           " part instead.",
       ):
         ref.slice(mgpu.ds(128, 128), slice(None))
+      # So it must not be said that row tiles have to be sliced first.
+      with self.assertRaisesWithLiteralMatch(
+          NotImplementedError,
+          "Cannot slice TMEM with multiple tiles along rows. Allocate a TMEM"
+          " reference for each part instead.",
+      ):
+        ref.slice(slice(None), mgpu.ds(4, 4))
 
   def test_inferred_layout(self):
     for rows in (128, 256, 512):

@@ -265,6 +265,31 @@ class PallasInterpretSparseTest(test_util.TestCase):
     matmul = Union(**dataclasses.asdict(_MATMULS[name]))
     matmul.check_race(self, failure, "through alias group")
 
+  @parameterized.product(failure=(False, True))
+  def test_accumulator_in_ref_union(self, failure):
+
+    class Union(Matmul):
+
+      def tmem_scratch(self):
+        d = super().tmem_scratch()["d"]
+        return {"d": plgpu.RefUnion([d], [plgpu.TMEM(d.shape, d.dtype)])}
+
+      def issue_in(self, smem, tmem, done, axis):
+        (d,), (other,) = tmem["d"]
+        zeros = plgpu.layout_cast(
+            jnp.zeros(d.shape, jnp.float32), plgpu.Layout.TCGEN05
+        )
+        plgpu.async_store_tmem(other if failure else d, zeros)
+        plgpu.commit_tmem()
+        self.call(smem, {"d": d}, True)
+        plgpu.tcgen05_commit_arrive(done)
+
+      def read_to(self, out, d):
+        super().read_to(out, d[0][0])
+
+    matmul = Union(128, 64, 64, sparse=False)
+    matmul.check_race(self, failure, "through alias group")
+
   @parameterized.parameters(
       {},
       *(dict(unawaited=operand) for operand in _OPERANDS),
@@ -312,10 +337,8 @@ class PallasInterpretSparseTest(test_util.TestCase):
         plgpu.tcgen05_commit_arrive(done)
 
     matmul = Overwrite(256, 128, 256, scale_block=64, a_in_tmem=True, **_mxfp8)
-    # Before JAX 0.12, it is not said what the race is between.
     matmul.check_race(
-        self, failure,
-        r"RACE DETECTED(?!\n)|RACE DETECTED\s+write of .*\n.*\n\s+read of ",
+        self, failure, pallas_util.RACE + r"\s+write of .*\n.*\n\s+read of "
     )
 
   # Not metadata: if the MMA comes first, it finds none, which is an error, too.

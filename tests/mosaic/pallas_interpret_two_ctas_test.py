@@ -88,7 +88,7 @@ class PallasInterpretTwoCtasTest(test_util.TestCase):
 
   @parameterized.parameters(
       {},
-      *(dict(unawaited=operand) for operand in _OPERANDS[:4]),
+      *(dict(unawaited=operand) for operand in _OPERANDS),
       *(dict(early=operand) for operand in _OPERANDS),
       *(dict(one_stage=operand) for operand in _OPERANDS[2:]),
       dict(read_early=True),

@@ -225,7 +225,9 @@ class CheckoutTest(absltest.TestCase):
           if keyword.arg == "m"
       }
       self.assertEqual(found, rows)
-      self.assertEqual(text.count("do not fit into TMEM"), len(rows))
+      # A collective accumulator of Pallas fits.
+      skips = len(rows) - (path == "tests/pallas/mosaic_gpu_test.py")
+      self.assertEqual(text.count("do not fit into TMEM"), skips)
 
   def test_format(self):
     buildifier = shutil.which("buildifier") or os.environ.get("BUILDIFIER")

@@ -181,6 +181,21 @@ class EngineTest(absltest.TestCase):
     with self.assertRaisesRegex(PatchError, "the series itself brings"):
       engine.check_new_files([patch])
 
+  def test_new_file_that_some_release_needs_otherwise(self):
+    patch = make_patch(
+        make_edit(file="jax/new/a.py", anchor="A = 1", code="A = 2",
+                  versions=("0.11.2",)),
+        new_files=("jax/new/a.py",),
+    )
+    engine.check_new_files([patch])
+    for version, expected in (("0.11.2", b"A = 2\n"), ("0.12.0", b"A = 1\n")):
+      tree = synthetic.make_tree(self.folder / version, version=version)
+      (step,) = engine.compute(tree, [patch], repo=self.repo)
+      self.assertEqual(step.files["jax/new/a.py"], expected)
+      self.apply(patch, tree=tree)
+      self.reverse(patch, tree=tree)
+      self.assertFalse((tree.root / "jax/new").exists())
+
   def test_unknown_version(self):
     with self.assertRaisesRegex(PatchError, "0.11.1, got 0.9.9 in"):
       synthetic.make_tree(self.folder / "old", version="0.9.9")

@@ -112,8 +112,6 @@ class Im2colTest(parameterized.TestCase):
       order=("eager", "lazy", 0, 1),
   )
   def test_convolution(self, case, order):
-    if not hasattr(plgpu, "im2col_ref"):
-      self.skipTest("This release of JAX has no plgpu.im2col_ref")
     shape, window, padding = case
     rng = np.random.default_rng(len(shape) + sum(shape))
     x = rng.integers(-4, 5, shape).astype(np.float16)

@@ -127,10 +127,8 @@ class CompiledKernel:
 @contextlib.contextmanager
 def as_blackwell() -> Iterator[None]:
   """Lets kernels be traced as on a B200, whatever the default device is."""
-  # On a CPU, Mosaic GPU takes the architecture to be 9.0. Up to JAX 0.11.1 the
-  # function is in core.py.
-  module = utils if hasattr(utils, "_infer_arch") else core
-  with mock.patch.object(module, "_infer_arch", lambda: ARCH):
+  # On a CPU, Mosaic GPU takes the architecture to be 9.0.
+  with mock.patch.object(utils, "_infer_arch", lambda: ARCH):
     yield
 
 
