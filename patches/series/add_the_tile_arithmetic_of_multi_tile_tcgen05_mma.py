@@ -20,10 +20,11 @@ PATCH = Patch(
     subject="[Mosaic GPU] Add the tile arithmetic of multi-tile tcgen05.mma",
     body="""
 A tcgen05.mma instruction takes at most 128 rows of A per CTA, 256
-columns of B and one K group. This adds, as plain integers, which tiles
-a larger matmul consists of and at which TMEM column the accumulator
-and the sparse metadata of each tile lie. Changes to tcgen05.py follow
-and take their offsets from here.
+columns of B and one step along K; mma() issues a K group of several
+steps at a time. This adds, as plain integers, which (M, N, K group)
+tiles a larger matmul consists of and at which TMEM column the
+accumulator and the sparse metadata of each tile lie. Changes to
+tcgen05.py follow and take their offsets from here.
 
 TMEM has 128 lanes, so the rows of a reference beyond 128 continue in
 further columns: all columns of rows 0-127, then those of rows 128-255.

@@ -40,6 +40,12 @@ Verified: compiled with ptxas for sm_100a on a machine without a GPU.
             code='mock.patch.object(core, "_infer_arch", $ARCH)',
             versions=("0.11.1",),
         ),
+        Edit(
+            file=_DEVICELESS,
+            anchor="from jax.experimental.mosaic.gpu import utils",
+            action="delete",
+            versions=("0.11.1",),
+        ),
     ),
     new_files=(_DEVICELESS,),
     tests=("tests/mosaic/gpu_deviceless_test.py",),

@@ -28,6 +28,9 @@ tiles of 256 and a last tile that takes the rest, as far as the operands
 fit into the 512 columns of TMEM, which is checked: the accumulator
 alone takes M / 128 times N columns.
 
+With M=64 on one CTA, the columns are halved over the lanes. N between
+257 and 511 is now accepted there, too: N=320 is two tiles of 160.
+
 The offsets come from tcgen05_tiles.MmaTiles. Calls that were accepted
 before emit the same PTX.
 
@@ -125,6 +128,22 @@ tcgen05_tiles.check_columns({
             scope="mma",
             anchor="n_col_groups = n_groups // n_lane_groups",
             action="delete",
+        ),
+        # The comment names what went away.
+        Edit(
+            file=_TCGEN05,
+            scope="mma",
+            anchor="if is_scaled: $$$BODY\nelse:"
+            " a_scale_m_stride = b_scale_n_stride = None",
+            code="""
+# B scales are padded when N is short, so it can't be derived from the
+# instruction's N. Same for A scales when M is short.
+if is_scaled:
+  $$$BODY
+else:
+  a_scale_m_stride = b_scale_n_stride = None
+""",
+            with_comment=True,
         ),
         Edit(
             file=_TCGEN05,

@@ -32,6 +32,9 @@ Stores of scales of 256 rows or more took the registers in row-major
 order, so that they ended up in the wrong columns. Loads and stores now
 follow the order of TMEM.
 
+This also tests calls of two CTAs with several M tiles: dense, sparse
+and with scales.
+
 Verified: run on a simulator of the PTX (not on a Blackwell GPU), and
 compiled with ptxas for sm_100a.
 """,
@@ -171,5 +174,8 @@ elif value.layout == self.layout.as_tiled_layout() and packing * bitwidth == 32:
 """,
         ),
     ),
-    tests=("tests/mosaic/gpu_scaled_tiles_test.py",),
+    tests=(
+        "tests/mosaic/gpu_scaled_tiles_test.py",
+        "tests/mosaic/gpu_two_cta_tiles_test.py",
+    ),
 )

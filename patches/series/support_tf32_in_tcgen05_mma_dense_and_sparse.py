@@ -30,6 +30,7 @@ Sparse A keeps one of every two elements along K. Two metadata entries
 describe such a pair: (0, 1) if the first element is kept and (2, 3) if
 the second is, as if each element were two 16-bit halves. The layout in
 TMEM is that of 16-bit types, one column for each instruction of K=16.
+Several tiles, A in TMEM and two CTAs work as for other types.
 
 Verified: run on a simulator of the PTX (not on a Blackwell GPU), and
 compiled with ptxas for sm_100a. The sparse layout was derived from

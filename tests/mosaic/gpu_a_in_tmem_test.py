@@ -12,7 +12,6 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Runs a few lines of PTX in a kernel made around them."""
 """Tests of tcgen05.mma calls with several M tiles of A in TMEM."""
 
 from absl.testing import absltest
@@ -58,6 +57,9 @@ _MATMULS = (
            a_in_tmem=True),
     Matmul(256, 64, 512, E2M1, b_k_major=True, scale_dtype=E4M3,
            scale_block=32, a_in_tmem=True),
+    # Two CTAs.
+    Matmul(256, 64, 128, sparse=False, a_in_tmem=True, collective=True),
+    Matmul(256, 64, 256, a_in_tmem=True, collective=True),
 )
 
 

@@ -46,10 +46,16 @@ _MATMULS = (
            b_k_major=True),
 )
 
+# N is halved over the lanes, one tile for each half.
+_M_64 = (
+    Matmul(64, 320, 64, sparse=False, b_swizzle=32),
+    Matmul(64, 272, 64, sparse=False, b_k_major=True),
+)
+
 
 class MmaTilesTest(test_util.TestCase):
 
-  @parameterized.parameters(*_MATMULS)
+  @parameterized.parameters(*_MATMULS, *_M_64)
   def test_numbers(self, matmul):
     matmul.check(self)
 

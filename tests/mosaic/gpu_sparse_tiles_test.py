@@ -12,13 +12,7 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Tests of 2:4-sparse tcgen05.mma calls that cover several M and N tiles.
-
-Each formula was broken once to see a test of this file fail: metadata that does
-not advance with M, that advances with N, or that does not advance with K; the
-stride of the metadata's row tiles off by a pair of columns; the tiles of the
-copy in the order of K before M; D's M and N tiles swapped.
-"""
+"""Tests of 2:4-sparse tcgen05.mma calls that cover several M and N tiles."""
 
 from absl.testing import absltest
 from absl.testing import parameterized

@@ -24,35 +24,55 @@ import numpy as np
 
 Matmul = test_util.Tf32Matmul
 
+_MATMULS = (
+    Matmul(128, 128, 64, sparse=False),
+    Matmul(256, 64, 64, sparse=False),
+    Matmul(128, 320, 32, sparse=False),
+    Matmul(128, 64, 64, sparse=False, a_swizzle=64, b_swizzle=32),
+    Matmul(128, 64, 64, sparse=False, a_in_tmem=True),
+    Matmul(128, 128, 64),
+    Matmul(128, 64, 128, a_swizzle=64),
+    Matmul(256, 64, 128),
+    Matmul(384, 64, 64),
+    Matmul(128, 320, 64),
+    Matmul(256, 64, 64, a_in_tmem=True),
+    # Two CTAs.
+    Matmul(128, 64, 64, sparse=False, collective=True),
+    Matmul(256, 64, 64, sparse=False, collective=True),
+    Matmul(128, 64, 128, collective=True),
+    Matmul(256, 64, 128, collective=True),
+    Matmul(256, 64, 64, a_in_tmem=True, collective=True),
+)
+
+
+def _with_noise(rng, x):
+  """Sets bits of the mantissas below half of the last bit of tf32."""
+  noise = rng.integers(0, 2**12, x.shape, np.uint32)
+  return (x.view(np.uint32) | noise).view(np.float32)
+
 
 class Tf32Test(test_util.TestCase):
 
-  @parameterized.parameters(
-      Matmul(128, 128, 64, sparse=False),
-      Matmul(256, 64, 64, sparse=False),
-      Matmul(128, 320, 32, sparse=False),
-      Matmul(128, 64, 64, sparse=False, a_swizzle=64, b_swizzle=32),
-      Matmul(128, 64, 64, sparse=False, a_in_tmem=True),
-      Matmul(128, 128, 64),
-      Matmul(128, 64, 128, a_swizzle=64),
-      Matmul(256, 64, 128),
-      Matmul(384, 64, 64),
-      Matmul(128, 320, 64),
-      Matmul(256, 64, 64, a_in_tmem=True),
-  )
+  @parameterized.parameters(*_MATMULS)
   def test_numbers(self, matmul):
     matmul.check(self)
 
-  def test_lower_bits_are_ignored(self):
-    # Values that are no tf32 numbers: the result is that of shorter ones.
-    matmul = Matmul(128, 64, 64, sparse=False)
+  @parameterized.parameters(*_MATMULS)
+  def test_instructions(self, matmul):
+    matmul.check_instructions(self)
+
+  @parameterized.parameters(
+      Matmul(128, 64, 64, sparse=False),
+      Matmul(128, 64, 64),
+  )
+  def test_lower_bits_are_ignored(self, matmul):
     rng = np.random.default_rng(1)
-    a = rng.normal(size=(128, 64)).astype(np.float32)
-    b = rng.normal(size=(64, 64)).astype(np.float32)
-    result = test_util.run(matmul.kernel(), a, b)
-    # Whether they are rounded or cut off is not documented.
-    expected = a.astype(np.float64) @ b.T.astype(np.float64)
-    np.testing.assert_allclose(result, expected, atol=2**-9 * 64)
+    (a, b, *metadata), *clean = matmul.random_args(rng)
+    # Whether the 13 lower bits are rounded or cut off is not documented. What
+    # is below half of the last bit that is taken vanishes either way.
+    noisy = [_with_noise(rng, np.asarray(x)) for x in (a, b)]
+    result = test_util.run(matmul.kernel(), *noisy, *metadata)
+    matmul.assert_close(self, result, np.matmul(*clean))
 
   def test_errors(self):
     f32 = ir.F32Type.get()

@@ -593,7 +593,7 @@ class Matmul:
     columns = {name: first for name, (first, _) in self.columns().items()}
     smem = _smem_addresses(self.smem_types())
     # What a column of metadata describes.
-    meta_k = 32 if self.bits >= 8 else 64
+    meta_k = self.k * 16 // self.entries
     row_tiles = -(-self.m // 128)
     done = collections.Counter()
     for mma in read_mmas(self.compiled.ptx):
@@ -670,16 +670,17 @@ class Tf32Matmul(Matmul):
   def random_args(self, rng):
     if not self.sparse:
       return super().random_args(rng)
-    b = self.random_values(rng, (self.k, self.n), jnp.float32)
-    values = self.random_values(rng, (self.m, self.a_k), jnp.float32)
+    m, n = self.m * self.num_cta, self.n * self.num_cta
+    b = self.random_values(rng, (self.k, n), jnp.float32)
+    values = self.random_values(rng, (m, self.a_k), jnp.float32)
     # One of each two elements is kept.
-    kept = rng.integers(0, 2, (self.m, self.k // 2))
-    a = np.zeros((self.m, self.k // 2, 2))
+    kept = rng.integers(0, 2, (m, self.k // 2))
+    a = np.zeros((m, self.k // 2, 2))
     np.put_along_axis(a, kept[..., None], values[..., None], axis=-1)
     # Seen as two 16-bit halves each, elements 0 and 1 are 0, 1 and 2, 3.
     positions = np.stack([2 * kept, 2 * kept + 1], axis=-1).astype(np.uint8)
     metadata = format_metadata(positions, bits=16)
-    return [values, b.T, metadata], a.reshape(self.m, self.k), b
+    return [values, b.T, metadata], a.reshape(m, self.k), b
 
 
 def format_metadata(positions: np.ndarray, bits: int) -> np.ndarray:

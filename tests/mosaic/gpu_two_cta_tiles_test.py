@@ -12,7 +12,6 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Runs a few lines of PTX in a kernel made around them."""
 """Tests of tcgen05.mma calls that two CTAs share, with several M tiles."""
 
 from absl.testing import absltest
@@ -61,9 +60,6 @@ _MATMULS = (
             scale_block=32),
     _matmul(64, 128, 512, E2M1, sparse=False, b_k_major=True, scale_dtype=E4M3,
             scale_block=16),
-    # A in TMEM.
-    _matmul(256, 64, 128, sparse=False, a_in_tmem=True),
-    _matmul(256, 64, 256, a_in_tmem=True),
 )
 
 

@@ -12,13 +12,7 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Tests of the tile arithmetic, against enumerations of the TMEM cells.
-
-Each formula was broken once to see a test of this file fail: the row tile
-stride off by one tile, M and N tiles swapped in `d_column`, the K group left
-out of `metadata_column`, the last N tile as wide as the others, the tiles of
-`metadata_copies` in column-major order.
-"""
+"""Tests of the tile arithmetic, against enumerations of the TMEM cells."""
 
 import itertools
 

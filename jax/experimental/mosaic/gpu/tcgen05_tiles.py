@@ -14,12 +14,13 @@
 # ==============================================================================
 """The tiles of one ``tcgen05.mma`` call and where their operands lie in TMEM.
 
-A call of ``tcgen05.mma`` covers an (M, N, K) matmul with instructions that take
-at most 128 rows of A (per CTA), 256 columns of B and one K group. This module
-says which tiles those are and, for every operand, the TMEM column at which a
-tile begins. It works on plain integers, so that the arithmetic can be tested
-without MLIR and without a GPU. Columns are relative to the operand's address;
-M, N and K count elements and are per CTA unless a name says otherwise.
+A call of ``tcgen05.mma`` covers an (M, N, K) matmul with tiles of at most 128
+rows of A (per CTA), 256 columns of B and one K group, which takes an
+instruction for each step along K. This module says which tiles those are and,
+for every operand, the TMEM column at which a tile begins. It works on plain
+integers, so that the arithmetic can be tested without MLIR and without a GPU.
+Columns are relative to the operand's address; M, N and K count elements and are
+per CTA unless a name says otherwise.
 
 See https://docs.nvidia.com/cuda/parallel-thread-execution/#tcgen05-tensor-memory
 and https://docs.nvidia.com/cuda/parallel-thread-execution/#tcgen05-matrix-shape
