@@ -25,7 +25,8 @@ Kernels can only be lowered for CUDA. A simulator that runs compiled
 kernels on a CPU needs to see them where as_gpu_kernel and Pallas both
 hand them to XLA, with their operands and aliases. This adds a variable
 for its lowering rule, which is consulted when a program is lowered for
-the CPU and nothing else: with no simulator, nothing changes.
+the CPU and nothing else: with no simulator, nothing changes. JAX has no
+rules for the CPU that lead there, so a simulator registers those, too.
 
 Verified: with and without a simulator, on the CPU backend.
 """,

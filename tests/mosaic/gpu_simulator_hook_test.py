@@ -17,53 +17,86 @@
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 import gpu_tiles_test_util as test_util
 import jax
 from jax._src.interpreters import mlir
+from jax._src.pallas import mpmd
 from jax.experimental.mosaic import gpu as mgpu
 from jax.experimental.mosaic.gpu import core
 from jax.experimental.mosaic.gpu import deviceless
+from jax.experimental.pallas import mosaic_gpu as plgpu
 import jax.numpy as jnp
 import numpy as np
 
 
+def _mosaic_kernel():
+  def body(ctx, src, dst, scratch):
+    del ctx, scratch
+    mgpu.FragmentedArray.load_strided(src).store_untiled(dst)
+
+  return test_util.as_gpu_kernel(body, (1, 1, 1), (128, 1, 1), _TYPE, _TYPE, ())
+
+
+def _pallas_kernel():
+  def body(src, dst):
+    dst[...] = src[...]
+
+  return jax.jit(plgpu.kernel(body, out_type=_TYPE))
+
+
+_KERNELS = (_mosaic_kernel, _pallas_kernel)
+_TYPE = jax.ShapeDtypeStruct((128,), jnp.float32)
+_X = np.arange(128, dtype=np.float32)
+
+
+def _add_one(ctx, *args, **params):
+  # Whatever the kernel does.
+  del params
+  add = lambda x: (x + 1,)
+  return mlir.lower_fun(add, multiple_results=True)(ctx, *args)
+
+
 class SimulatorHookTest(test_util.TestCase):
 
-  def test_rule_is_called_for_the_cpu(self):
-    def body(ctx, src, dst, scratch):
-      del ctx, scratch
-      mgpu.FragmentedArray.load_strided(src).store_untiled(dst)
-
-    ty = jax.ShapeDtypeStruct((128,), jnp.float32)
-    kernel = test_util.as_gpu_kernel(
-        body, (1, 1, 1), (128, 1, 1), ty, ty, ()
+  def setUp(self):
+    super().setUp()
+    # As a simulator registers them.
+    self.enter_context(
+        mock.patch.dict(mlir._platform_specific_lowerings["cpu"])
     )
-    seen = []
-
-    def rule(ctx, *args, **params):
-      # Whatever the kernel does, it adds one.
-      seen.append(params)
-      add = lambda x: (x + 1,)
-      return mlir.lower_fun(add, multiple_results=True)(ctx, *args)
-
-    x = np.arange(128, dtype=np.float32)
-    with (
-        mock.patch.dict(mlir._platform_specific_lowerings["cpu"]),
-        mock.patch.object(core, "simulated_lowering_rule", rule),
+    for primitive, rule in (
+        (core.mosaic_gpu_p, core._mosaic_gpu_lowering_rule),
+        (mpmd.mpmd_map_p, mpmd._mpmd_map_mgpu_lowering),
     ):
-      mlir.register_lowering(
-          core.mosaic_gpu_p, core._mosaic_gpu_lowering_rule, "cpu"
+      mlir.register_lowering(primitive, rule, "cpu")
+
+  def call_on_cpu(self, kernel):
+    with jax.default_device(jax.devices("cpu")[0]), deviceless.as_blackwell():
+      return kernel(_X)
+
+  @parameterized.product(make_kernel=_KERNELS)
+  def test_rule_is_called_for_the_cpu(self, make_kernel):
+    kernel, rule = make_kernel(), mock.Mock(side_effect=_add_one)
+    with mock.patch.object(core, "simulated_lowering_rule", rule):
+      np.testing.assert_array_equal(self.call_on_cpu(kernel), _X + 1)
+      rule.assert_called_once()
+      self.assertContainsSubset(
+          {"module", "out_types", "inout_types", "input_output_aliases"},
+          rule.call_args.kwargs,
       )
-      with jax.default_device(jax.devices("cpu")[0]):
-        result = kernel(x)
       # For another platform, the rule is left alone.
-      compiled = deviceless.compile_kernel(kernel, x)
-    np.testing.assert_array_equal(result, x + 1)
-    self.assertIn(".target sm_100a", compiled.ptx)
-    [params] = seen
-    self.assertContainsSubset(
-        {"module", "out_types", "inout_types", "input_output_aliases"}, params
-    )
+      with deviceless.as_blackwell():
+        traced = jax.jit(kernel).trace(_X)
+        lowered = traced.lower(lowering_platforms=("cuda",))
+    rule.assert_called_once()
+    self.assertIn("mosaic_gpu", lowered.as_text())
+
+  @parameterized.product(make_kernel=_KERNELS)
+  def test_without_a_rule(self, make_kernel):
+    # The lowering for CUDA, of which the CPU's backend makes nothing.
+    with self.assertRaisesRegex(Exception, "mosaic_gpu"):
+      self.call_on_cpu(make_kernel())
 
 
 if __name__ == "__main__":
