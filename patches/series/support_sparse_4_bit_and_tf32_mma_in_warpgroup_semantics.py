@@ -19,6 +19,7 @@ from patches.model import Edit, Patch
 _LOWERING = "jax/experimental/mosaic/gpu/dialect_lowering.py"
 _PRIMITIVES = "jax/_src/pallas/mosaic_gpu/primitives.py"
 
+_OLD = ("0.11.1", "0.11.2")
 _UTIL = "tests/mosaic/pallas_tiles_test_util.py"
 
 PATCH = Patch(
@@ -49,7 +50,7 @@ compiled with ptxas for sm_100a.
             file=_UTIL,
             anchor='RACE = "RACE DETECTED"',
             code='RACE = "RACE DETECTED|no threads observed phase"',
-            versions=("0.11.2",),
+            versions=_OLD,
         ),
         Edit(
             file=_UTIL,
@@ -60,7 +61,7 @@ $$$SELF
 races = gpu_callbacks.get_races()
 test.assertFalse(races.races_found, "RACE DETECTED")
 """,
-            versions=("0.11.2",),
+            versions=_OLD,
         ),
         Edit(
             file=_LOWERING,
