@@ -21,9 +21,10 @@ PATCH = Patch(
     body="""
 A sparse tcgen05.mma takes the kept elements of A and their positions,
 and nothing in JAX makes them from a dense matrix. This adds functions
-that prune to 2:4 sparsity by magnitude (4:8 in pairs for 4-bit types),
-compress and decompress, in jnp, jittable and differentiable in the
-values.
+that prune to 2:4 sparsity by magnitude (4:8 in pairs for 4-bit types,
+1:2 for float32), compress and decompress, in jnp, jittable and
+differentiable in the values. Wider types are refused: no sparse MMA
+takes them.
 
 Verified: against loops over the elements, on the CPU.
 """,

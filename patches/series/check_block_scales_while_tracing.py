@@ -22,10 +22,12 @@ PATCH = Patch(
     subject="[Pallas:MGPU] Check block scales while tracing",
     body="""
 As for sparse metadata: a shape, element type or layout of block scales
-that does not fit to the matmul is found while tracing, with the
-messages that the lowering has for the same mistakes. B has as many
-scales as fill whole tiles of 128, and with two CTAs and M=64 another
-layout.
+that does not fit to the matmul is found while tracing, in words like
+those of the lowering. So are types of A that have no block scaling, and
+numbers of scales that do not fit K: a scale is for 32 elements (with
+4-bit types, 16, or with E8M0 scales 16 or 32), and for twice as many if
+A is sparse. B has rows of scales that fill whole tiles of 128, and with
+two CTAs and M=64 another layout.
 
 Verified: by the tests, which need no GPU.
 """,
@@ -37,8 +39,14 @@ Verified: by the tests, which need no GPU.
             action="after",
             code="""
 if a_scale is not None and b_scale is not None:
-  collective = collective_axis is not None
-  _check_mma_scales(a_scale, b_scale, lhs_m, acc_n, a.dtype, collective)
+  _check_mma_scales(
+      a_scale,
+      b_scale,
+      (lhs_m, acc_n, rhs_k),
+      a.dtype,
+      is_sparse=is_sparse,
+      is_collective=collective_axis is not None,
+  )
 """,
         ),
         Edit(
@@ -49,19 +57,37 @@ if a_scale is not None and b_scale is not None:
 def _check_mma_scales(
     a_scale: _Ref,
     b_scale: _Ref,
-    m: Any,
-    n: Any,
+    mnk: tuple[Any, Any, Any],
     a_dtype: jnp.dtype,
-    collective: bool,
+    *,
+    is_sparse: bool,
+    is_collective: bool,
 ) -> None:
   if not (_is_tmem_ref(a_scale) and _is_tmem_ref(b_scale)):
     return  # An error of the abstract eval.
-  scale_dtypes = [jnp.dtype(jnp.float8_e8m0fnu)]
-  if dtypes.itemsize_bits(a_dtype) == 4:
-    scale_dtypes.append(jnp.dtype(jnp.float8_e4m3fn))
-  _check_mma_operand("A scale dtype", a_scale.dtype, *scale_dtypes)
+  m, n, k = mnk
+  e8m0, e4m3 = jnp.dtype(jnp.float8_e8m0fnu), jnp.dtype(jnp.float8_e4m3fn)
+  # The elements along K that a scale may be for, by the type of scales.
+  if a_dtype == jnp.float4_e2m1fn:
+    blocks = {e8m0: (16, 32), e4m3: (16,)}
+  elif a_dtype in (jnp.float8_e4m3fn, jnp.float8_e5m2):
+    blocks = {e8m0: (32,)}
+  else:
+    raise ValueError(
+        f"MMA with element type {a_dtype} does not support block scaling"
+    )
+  _check_mma_operand("A scale dtype", a_scale.dtype, *blocks)
   _check_mma_operand("B scale dtype", b_scale.dtype, a_scale.dtype)
   k_scales = a_scale.shape[-1]
+  if k % k_scales:
+    raise ValueError(
+        f"K={k} is not divisible by A scale second dimension {k_scales}"
+    )
+  _check_mma_operand(
+      "Scale block size",
+      k // k_scales,
+      *(block * (1 + is_sparse) for block in blocks[a_scale.dtype]),
+  )
   rows = 128 if m == 64 else m  # The scales of M=64 are padded.
   _check_mma_operand("A scale shape", a_scale.shape, (rows, k_scales))
   if b_scale.shape[0] % 128 or b_scale.shape[0] < n:
@@ -78,7 +104,7 @@ def _check_mma_scales(
       "B scale",
       b_scale,
       layouts.SCALES_M64_COLLECTIVE_LAYOUT
-      if collective and m == 64
+      if is_collective and m == 64
       else layouts.SCALES_LAYOUT,
   )
 ''',

@@ -26,8 +26,7 @@ the matmul was only found while lowering, if at all in words about the
 mistake: with Warpgroup semantics, wrong layouts ended in "Failed to
 infer a possible set of layouts" and wrong types in a verification error
 that asks to file a bug. tcgen05_mma now checks them as it checks the
-shapes of its other operands, with the messages that the lowering has
-for the same mistakes.
+shapes of its other operands, in words like those of the lowering.
 
 For 4-bit types, metadata may have two shapes: how many elements a pair
 of entries describes depends on the GPU. The lowering knows which.

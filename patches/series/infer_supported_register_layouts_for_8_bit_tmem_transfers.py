@@ -26,10 +26,12 @@ PATCH = Patch(
     body="""
 The register layouts of wgmma and of tcgen05 accumulators only exist in
 TMEM transfers for 16 and 32-bit types: the lowering of loads and stores
-refuses others. Layout inference did not know this. As it tries these
-layouts first, it chose one for every packed 8-bit reference, and a load
-failed in its lowering ("Loads from TMEM layout ... are not supported"),
-although the native layout of the reference was there to be chosen.
+refuses others. Layout inference did not know this. It tries the layout
+of accumulators first, so it chose that for every packed reference of 8
+or 4-bit elements that has 128 rows or more, and a load failed in its
+lowering ("Loads from TMEM layout ... are not supported"), although the
+native layout of the reference was there to be chosen. Those of 64 rows
+lowered.
 
 Unpacked references of such types have no other layout. For these, the
 lowering still says so.
@@ -44,21 +46,21 @@ and compiled with ptxas for sm_100a.
             anchor="packing = tmem_layout.vector_length",
             action="after",
             code="""
-# Below 16 bits, the lowering knows nothing but the layout of a packed reference.
-is_native = self.bitwidth < 16 and packing * self.bitwidth == 32
+# Below 16 bits, the lowering only knows the layout of a packed reference.
+is_packed_subword = self.bitwidth < 16 and packing * self.bitwidth == 32
 """,
         ),
         Edit(
             file=_CONSTRAINTS,
             scope=_SCOPE,
             anchor="reg_layout == fa.TCGEN05_LAYOUT and $REST",
-            code="not is_native and $$$SELF",
+            code="not is_packed_subword\nand $$$SELF",
         ),
         Edit(
             file=_CONSTRAINTS,
             scope=_SCOPE,
             anchor="reg_layout == fa.WGMMA_LAYOUT and $REST",
-            code="not is_native and $$$SELF",
+            code="not is_packed_subword\nand $$$SELF",
         ),
         Edit(
             file=_CONSTRAINTS,
@@ -67,7 +69,7 @@ is_native = self.bitwidth < 16 and packing * self.bitwidth == 32
                 "reg_layout == tcgen05.fa_m64_collective_layout(columns) and"
                 " $REST"
             ),
-            code="not is_native and $$$SELF",
+            code="not is_packed_subword\nand $$$SELF",
         ),
     ),
     tests=("tests/mosaic/pallas_tmem_8_bit_test.py",),

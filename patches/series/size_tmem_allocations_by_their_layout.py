@@ -66,28 +66,6 @@ def check_tmem_allocs(num_cols: list[int]) -> None:
         ),
         Edit(
             file=_CORE,
-            scope="_TMEMDialectAlloc.alloc",
-            anchor="ncols = self.shape[1] // self.packing",
-            action="delete",
-        ),
-        Edit(
-            file=_CORE,
-            scope="_TMEMDialectAlloc.alloc",
-            anchor="return tcgen05.tmem_alloc_exact_ncols(ncols, exact=False)",
-            action="delete",
-        ),
-        Edit(
-            file=_CORE,
-            scope="_TMEMDialectAlloc",
-            anchor="def alloc(self) -> int: $$$BODY",
-            code='''
-def alloc(self) -> None:
-  """Allocates TMEM. The layout, once inferred, says how many columns."""
-  $$$BODY
-''',
-        ),
-        Edit(
-            file=_CORE,
             scope="_launch",
             anchor="cols_used = 0",
             code="""

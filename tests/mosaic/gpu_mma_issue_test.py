@@ -24,6 +24,7 @@ from jax.experimental.mosaic.gpu import tcgen05_issue
 import jax.numpy as jnp
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import arith
+from jaxlib.mlir.dialects import llvm
 from jaxlib.mlir.dialects import scf
 
 import gpu_tiles_test_util as test_util
@@ -116,6 +117,7 @@ class MmaIssueTest(test_util.TestCase):
       i32 = ir.IntegerType.get_signless(32)
       with ir.InsertionPoint(module.body):
         zero, outside = (arith.constant(i32, x) for x in (0, 7))
+        pointer = llvm.mlir_zero(ir.Type.parse("!llvm.ptr"))
         loop = scf.ForOp(zero, outside, outside, [outside])
         with ir.InsertionPoint(loop.body):
           index = loop.induction_variable
@@ -127,11 +129,20 @@ class MmaIssueTest(test_util.TestCase):
             self.assertEqual(tcgen05_issue._innermost_loop(), loop.operation)
             nested = arith.addi(same, outside)
             scf.yield_([])
+          # Neither depends on an operand that changes.
+          loaded = llvm.load(i32, pointer)
+          always = arith.constant(ir.IntegerType.get_signless(1), 1)
+          chosen = scf.IfOp(always, [i32], has_else=True)
+          for block in (chosen.then_block, chosen.else_block):
+            with ir.InsertionPoint(block):
+              scf.yield_([llvm.load(i32, pointer)])
           scf.yield_([loop.inner_iter_args[0]])
       invariant = functools.partial(tcgen05_issue._is_invariant, loop.operation)
       self.assertTrue(invariant([outside, same, nested]))
       self.assertFalse(invariant([same, changes]))
       self.assertFalse(invariant([loop.inner_iter_args[0]]))
+      self.assertFalse(invariant([loaded]))
+      self.assertFalse(invariant([chosen.results[0]]))
 
   def test_most_instructions(self):
     # SMEM has no room for the A of more.

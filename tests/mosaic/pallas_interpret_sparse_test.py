@@ -25,6 +25,7 @@ import jax
 from jax._src.pallas.mosaic_gpu import helpers
 from jax._src.pallas.mosaic_gpu.interpret import tcgen05_operands
 from jax.experimental import pallas as pl
+from jax.experimental.mosaic.gpu import sparsity
 from jax.experimental.pallas import mosaic_gpu as plgpu
 import jax.numpy as jnp
 import numpy as np
@@ -429,6 +430,19 @@ class PallasInterpretSparseTest(test_util.TestCase):
         ValueError, r"are \(0, 1\) or \(2, 3\), got \(1, 2\) at row 0, pair 1"
     ):
       tcgen05_operands.decompress(np.ones((16, 16), np.float32), lanes)
+
+  @parameterized.parameters(jnp.float32, jnp.float16, E4M3, E2M1)
+  def test_what_sparsity_compresses(self, dtype):
+    values = np.random.default_rng(0).integers(-6, 7, (128, 256))
+    a = jnp.asarray(values, jnp.float32).astype(dtype)
+    values, positions = map(np.asarray, sparsity.compress(a))
+    metadata = helpers.sparse_metadata_by_lane(
+        positions.reshape(128, -1), dtype
+    )
+    np.testing.assert_array_equal(
+        tcgen05_operands.decompress(values, metadata).astype(np.float32),
+        np.asarray(sparsity.prune(a)).astype(np.float32),
+    )
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import pallas_mma_operands_test_util as util
 
 E2M1 = util.E2M1
+E4M3 = util.E4M3
 Layouts = util.Layouts
 _trace = util.trace
 _metadata = util.metadata
@@ -45,9 +46,16 @@ class PallasMmaMetadataTest(parameterized.TestCase):
     shape = (metadata_shape[0], 128, 128)
     _trace(shape, dtype, metadata=_metadata(*metadata_shape))
     _trace(shape, dtype, metadata=_metadata(*metadata_shape), in_warp=True)
+
+  @parameterized.parameters(
+      (E4M3, (128, 128)), (E4M3, (384, 128)), (E2M1, (128, 64)),
+      (E2M1, (128, 128)),
+  )
+  def test_metadata_and_scales(self, dtype, metadata_shape):
+    m = metadata_shape[0]
     _trace(
-        shape, dtype, metadata=_metadata(*metadata_shape),
-        a_scale=_scale(shape[0], 4), b_scale=_scale(128, 4),
+        (m, 128, 256), dtype, metadata=_metadata(*metadata_shape),
+        a_scale=_scale(m, 4), b_scale=_scale(128, 4),
     )
 
   def test_slices_of_metadata(self):

@@ -48,10 +48,66 @@ class PallasMmaScalesTest(parameterized.TestCase):
       ((128, 128, 256), E4M3, _scale(128, 8), _scale(128, 8)),
       ((256, 64, 256), E4M3, _scale(256, 8), _scale(128, 8)),
       ((128, 160, 256), E4M3, _scale(128, 8), _scale(256, 8)),
+      ((128, 128, 256), jnp.float8_e5m2, _scale(128, 8), _scale(128, 8)),
       ((128, 128, 256), E2M1, _scale(128, 16, E4M3), _scale(128, 16, E4M3)),
+      ((128, 128, 256), E2M1, _scale(128, 16), _scale(128, 16)),
+      ((128, 128, 256), E2M1, _scale(128, 8), _scale(128, 8)),
   )
   def test_scales(self, shape, dtype, a_scale, b_scale):
     _trace(shape, dtype, a_scale=a_scale, b_scale=b_scale)
+    # If A is sparse, a scale is for twice as many elements.
+    m, n, k = shape
+    _trace(
+        (m, n, 2 * k), dtype, a_scale=a_scale, b_scale=b_scale,
+        metadata=util.metadata(m, k),
+    )
+
+  @parameterized.product(
+      case=(
+          (E4M3, E8M0, (32,)),
+          (E2M1, E8M0, (16, 32)),
+          (E2M1, E4M3, (16,)),
+      ),
+      is_sparse=(False, True),
+  )
+  def test_number_of_scales(self, case, is_sparse):
+    dtype, scale_dtype, blocks = case
+    blocks = [block * (1 + is_sparse) for block in blocks]
+    metadata = util.metadata(128, 256) if is_sparse else None
+    for block in (8, 16, 32, 64, 128):
+      scale = _scale(128, 512 // block, scale_dtype)
+      trace = functools.partial(
+          _trace, (128, 128, 512), dtype, metadata=metadata, a_scale=scale,
+          b_scale=scale,
+      )
+      if block in blocks:
+        trace()
+      else:
+        expected = " or ".join(map(str, blocks))
+        with self.assertRaisesWithLiteralMatch(
+            ValueError,
+            f"Scale block size mismatch: expected {expected}, got {block}",
+        ):
+          trace()
+
+  def test_scales_that_do_not_divide_k(self):
+    scale = _scale(128, 12)
+    with self.assertRaisesWithLiteralMatch(
+        ValueError, "K=256 is not divisible by A scale second dimension 12"
+    ):
+      _trace((128, 128, 256), E4M3, a_scale=scale, b_scale=scale)
+
+  @parameterized.parameters(
+      jnp.float16, jnp.bfloat16, jnp.float32, jnp.int8, jnp.int4
+  )
+  def test_types_without_block_scaling(self, dtype):
+    scale = _scale(128, 8)
+    with self.assertRaisesWithLiteralMatch(
+        ValueError,
+        f"MMA with element type {jnp.dtype(dtype)} does not support block"
+        " scaling",
+    ):
+      _trace((128, 128, 256), dtype, a_scale=scale, b_scale=scale)
 
   @parameterized.parameters(
       (64, Layouts.SCALES_M64_COLLECTIVE_LAYOUT, 256),

@@ -95,6 +95,17 @@ class PallasRefUnionTest(test_util.TestCase):
         [((128, 4), native)],
     )
 
+  @parameterized.product(semantics=SEMANTICS)
+  def test_last_reference_of_two_packed_columns(self, semantics):
+    native = Layout.TCGEN05_TMEM_NATIVE
+    self.check_groups(
+        semantics,
+        [((128, 8), native), ((128, 4), native)],
+        [((128, 8), native)],
+        dtype=jnp.float16,
+        packed=True,
+    )
+
 
 if __name__ == "__main__":
   absltest.main()

@@ -68,6 +68,26 @@ class PallasSparseMetadataFormatTest(parameterized.TestCase):
           np.zeros((128, 48, 2), jnp.uint2), dtype
       )
 
+  @parameterized.parameters(
+      (jnp.float16, 4), (jnp.int8, 4), (jnp.float4_e2m1fn, 8), (jnp.float32, 2)
+  )
+  def test_dimensions(self, dtype, elems):
+    with self.assertRaisesWithLiteralMatch(
+        ValueError,
+        "Expected metadata to be 3-dimensional (M, groups, 2), a group being"
+        f" {elems} elements of A along K, but it is 2D",
+    ):
+      plgpu.format_tcgen05_sparse_metadata(
+          np.zeros((128, 64), jnp.uint2), dtype
+      )
+
+  @parameterized.parameters((128, 32), (64, 32), (128, 48))
+  def test_unsupported_type(self, *shape):
+    with self.assertRaisesRegex(NotImplementedError, "for operand_dtype=.*64"):
+      plgpu.format_tcgen05_sparse_metadata(
+          np.zeros((*shape, 2), jnp.uint2), jnp.float64
+      )
+
 
 if __name__ == "__main__":
   absltest.main()

@@ -12,12 +12,13 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Tests of transfers between TMEM and registers of 8-bit elements."""
+"""Tests of transfers between TMEM and registers of 4 and 8-bit elements."""
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import gpu_tiles_test_util as test_util
 import jax
+from jax._src import dtypes
 from jax.experimental.mosaic.gpu import constraints as cs
 from jax.experimental.mosaic.gpu import fragmented_array as fa
 from jax.experimental.mosaic.gpu import tcgen05
@@ -32,11 +33,13 @@ class PallasTmem8BitTest(test_util.TestCase):
 
   @parameterized.product(
       semantics=(Semantics.Lane, Semantics.Warpgroup),
-      dtype=(jnp.int8, jnp.float8_e4m3fn),
+      dtype=(jnp.int8, jnp.float8_e4m3fn, jnp.float4_e2m1fn),
       rows=(128, 256),
   )
   def test_load_with_an_inferred_layout(self, semantics, dtype, rows):
-    shape = (rows, 64)
+    # Rows of 64 bytes.
+    columns = 64 * 8 // dtypes.itemsize_bits(dtype)
+    shape = (rows, columns)
 
     def body(src, dst, smem, tmem, loaded, copied):
       plgpu.copy_gmem_to_smem(src, smem, loaded)
@@ -54,7 +57,8 @@ class PallasTmem8BitTest(test_util.TestCase):
                 shape,
                 dtype,
                 transforms=(
-                    plgpu.TilingTransform((8, 64)), plgpu.SwizzleTransform(64)
+                    plgpu.TilingTransform((8, columns)),
+                    plgpu.SwizzleTransform(64),
                 ),
             ),
             plgpu.TMEM(shape, dtype, packed=True),
@@ -74,23 +78,28 @@ class PallasTmem8BitTest(test_util.TestCase):
           (64, lambda packing: tcgen05.tmem_m64_collective_layout(64, packing),
            tcgen05.fa_m64_collective_layout(64)),
       ),
-      # In packed references, only types of 16 and 32 bits have these layouts.
+      # Of packed references, only those of 16 and 32 bits have these layouts.
       # Unpacked ones have no other, so that the lowering can say so.
-      packing_and_valid_bitwidths=((4, (16, 32)), (1, (8, 16, 32))),
+      bitwidth_packing_and_valid=(
+          (4, 8, False), (8, 4, False), (16, 2, True), (32, 1, True),
+          (8, 1, True), (16, 1, True),
+      ),
   )
-  def test_inferred_layouts(self, case, packing_and_valid_bitwidths):
+  def test_inferred_layouts(self, case, bitwidth_packing_and_valid):
     rows, tmem_layout, reg_layout = case
-    packing, valid = packing_and_valid_bitwidths
+    bitwidth, packing, valid = bitwidth_packing_and_valid
     tmem_layout = tmem_layout(packing)
-    for bitwidth in (8, 16, 32):
-      constraint = cs.IsTransferableTmemRegisters(
+
+    def is_valid(reg_layout):
+      return cs.IsTransferableTmemRegisters(
           cs.TMEMLayout(tmem_layout), cs.RegisterLayout(reg_layout),
           (rows, 64), bitwidth=bitwidth,
-      )
-      self.assertEqual(
-          constraint.is_valid_tmem_transfer(tmem_layout, reg_layout),
-          bitwidth in valid,
-      )
+      ).is_valid_tmem_transfer(tmem_layout, reg_layout)
+
+    self.assertEqual(is_valid(reg_layout), valid)
+    if packing * bitwidth == 32:
+      self.assertTrue(is_valid(tmem_layout.as_tiled_layout()))
+
 
 
 if __name__ == "__main__":

@@ -15,9 +15,11 @@
 """Structured sparsity: pruning, compression and its inverse.
 
 The sparse tensor cores take a matrix A of which each row keeps two of every
-four elements along K (2:4), or, with 4-bit types, two pairs of neighbours of
-every four pairs (4:8). A is stored compressed: the kept elements, and for each
-one (or pair) its position among the four, in ascending order. See
+four elements along K (2:4). With 4-bit types, these are two pairs of neighbours
+of every four pairs (4:8), and with float32 (tf32) two halves of every four, so
+that one of every two elements is kept (1:2). A is stored compressed: the kept
+elements, and the two positions among the four, in ascending order. Those of the
+first element of float32 are 0 and 1, those of the second 2 and 3. See
 https://docs.nvidia.com/cuda/parallel-thread-execution/#tcgen05-sparse-matrices
 
 All functions work under ``jax.jit`` and are differentiable in the values; what
@@ -35,9 +37,19 @@ GROUP = 4  # Positions to choose from.
 KEPT = 2  # Positions that are kept.
 
 
-def elements_per_position(dtype) -> int:
-  """Elements that a position stands for: two with 4-bit types, else one."""
-  return 2 if dtypes.itemsize_bits(jnp.dtype(dtype)) == 4 else 1
+def _units(dtype) -> tuple[int, int, int]:
+  """What is kept or dropped as one.
+
+  Returns:
+    How many units a group has, how many of them are kept, and the elements of a
+    unit.
+  """
+  bits = dtypes.itemsize_bits(jnp.dtype(dtype))
+  if bits > 32 or (bits == 32 and dtype != jnp.float32):
+    raise ValueError(f"No sparse MMA takes {dtype}. Cast it to another type")
+  if bits == 32:  # An element takes two positions.
+    return GROUP // 2, KEPT // 2, 1
+  return GROUP, KEPT, 2 if bits == 4 else 1
 
 
 def _check(a: jax.Array, what: str, multiple: int) -> None:
@@ -51,18 +63,25 @@ def _check(a: jax.Array, what: str, multiple: int) -> None:
 
 
 def _groups(a: jax.Array) -> jax.Array:
-  """Reshapes (M, K) to (M, groups, 4, elements of a position)."""
-  width = elements_per_position(a.dtype)
-  _check(a, "a matrix", GROUP * width)
+  """Reshapes (M, K) to (M, groups, units of a group, elements of a unit)."""
+  units, _, width = _units(a.dtype)
+  _check(a, "a matrix", units * width)
   m, k = a.shape
-  return a.reshape(m, k // (GROUP * width), GROUP, width)
+  return a.reshape(m, k // (units * width), units, width)
+
+
+def _kept_units(positions: jax.Array, dtype) -> jax.Array:
+  """Converts positions to the units of (M, groups, kept)."""
+  scale = GROUP // _units(dtype)[0]
+  return positions.astype(jnp.uint8)[..., ::scale] // scale
 
 
 def kept_positions(a: jax.Array) -> jax.Array:
   """Returns the two positions of the largest magnitude in every group of four.
 
-  With 4-bit types, the magnitude of a pair is the sum of both. Of equals, the
-  first ones are kept.
+  With 4-bit types, the magnitude of a pair is the sum of both. NaNs count as
+  the largest, so that they are not dropped silently. Of equals, the first ones
+  are kept.
 
   Args:
     a: A matrix of shape (M, K).
@@ -70,22 +89,29 @@ def kept_positions(a: jax.Array) -> jax.Array:
   Returns:
     Positions of shape (M, groups, 2), dtype uint8, ascending.
   """
-  magnitude = jnp.abs(_groups(a).astype(jnp.float32)).sum(axis=-1)
-  # NaNs count as the largest, so that they are not dropped silently.
-  magnitude = jnp.where(jnp.isnan(magnitude), jnp.inf, magnitude)
-  order = jnp.argsort(-magnitude, axis=-1, stable=True)[..., :KEPT]
-  return jnp.sort(lax.stop_gradient(order), axis=-1).astype(jnp.uint8)
+  a = jnp.asarray(a)
+  units, kept, _ = _units(a.dtype)
+  groups = lax.stop_gradient(_groups(a)).astype(jnp.float32)
+  magnitude = jnp.abs(groups).sum(axis=-1)
+  order = jnp.argsort(magnitude, axis=-1, stable=True, descending=True)
+  unit = jnp.sort(order[..., :kept], axis=-1).astype(jnp.uint8)
+  scale = GROUP // units
+  positions = unit[..., None] * scale + jnp.arange(scale, dtype=jnp.uint8)
+  return positions.reshape(*unit.shape[:2], KEPT)
 
 
 def prune(a: jax.Array) -> jax.Array:
   """Returns a matrix with the smaller half of every group zeroed.
 
   Args:
-    a: A matrix of shape (M, K), K a multiple of 4 (4-bit types: 8).
+    a: A matrix of shape (M, K), K a multiple of 4 (4-bit types: 8, float32: 2).
   """
+  a = jnp.asarray(a)
   groups = _groups(a)
-  positions = kept_positions(a)
-  kept = (positions[..., None] == jnp.arange(GROUP, dtype=jnp.uint8)).any(-2)
+  unit = _kept_units(kept_positions(a), a.dtype)
+  kept = (
+      unit[..., None] == jnp.arange(groups.shape[2], dtype=jnp.uint8)
+  ).any(-2)
   zero = jnp.zeros((), a.dtype)
   return jnp.where(kept[..., None], groups, zero).reshape(a.shape)
 
@@ -104,6 +130,7 @@ def compress(
     and dtype uint2, which ``plgpu.format_tcgen05_sparse_metadata`` lays out for
     the hardware.
   """
+  a = jnp.asarray(a)
   groups = _groups(a)
   if positions is None:
     positions = kept_positions(a)
@@ -113,7 +140,7 @@ def compress(
         f"Expected positions of shape {expected} for a matrix of shape"
         f" {a.shape} and type {a.dtype}, got {positions.shape}"
     )
-  index = positions.astype(jnp.int32)[..., None]
+  index = _kept_units(positions, a.dtype).astype(jnp.int32)[..., None]
   values = jnp.take_along_axis(groups, index, axis=2)
   return values.reshape(a.shape[0], -1), positions.astype(jnp.uint2)
 
@@ -128,23 +155,22 @@ def decompress(values: jax.Array, positions: jax.Array) -> jax.Array:
   Returns:
     A matrix of shape (M, K).
   """
-  width = elements_per_position(values.dtype)
-  _check(values, "values", KEPT * width)
+  values = jnp.asarray(values)
+  units, num_kept, width = _units(values.dtype)
+  _check(values, "values", num_kept * width)
   m, stored = values.shape
-  expected = (m, stored // (KEPT * width), KEPT)
+  expected = (m, stored // (num_kept * width), KEPT)
   if positions.shape != expected:
     raise ValueError(
         f"Expected positions of shape {expected} for values of shape"
         f" {values.shape} and type {values.dtype}, got {positions.shape}"
     )
-  # (M, groups, kept, 4): where each kept element goes.
-  goes = positions.astype(jnp.uint8)[..., None] == jnp.arange(
-      GROUP, dtype=jnp.uint8
+  # (M, groups, kept, units): where each kept unit goes.
+  goes = _kept_units(positions, values.dtype)[..., None] == jnp.arange(
+      units, dtype=jnp.uint8
   )
-  kept = values.reshape(*expected, 1, width)
-  zero = jnp.zeros((), values.dtype)
-  placed = jnp.where(goes[..., None], kept, zero)
-  # The positions of a group differ, so at most one of both is not zero.
-  first, second = placed[:, :, 0], placed[:, :, 1]
-  dense = jnp.where(goes[:, :, 1, :, None], second, first)
+  kept = values.reshape(*expected[:2], num_kept, width)
+  dense = jnp.zeros((*expected[:2], units, width), values.dtype)
+  for i in range(num_kept):
+    dense = jnp.where(goes[:, :, i, :, None], kept[:, :, i, None], dense)
   return dense.reshape(m, stored * GROUP // KEPT)
