@@ -51,6 +51,9 @@ _ELSEWHERE = {
     "python -m patches upstream-tests --tests PATH/TO/JAX": (
         "tests/patches/upstream_test.py"
     ),
+    "python -m patches upstream-tests --tests PATH/TO/JAX --simulate": (
+        "tests/patches/upstream_test.py"
+    ),
     "python -m patches check --no-tests": "tests/patches/readme_test.py",
     "python -m patches check --no-tests --base 0.11.2": (
         "tests/patches/readme_test.py"
