@@ -36,8 +36,7 @@ import numpy as np
 
 import jax
 from jax import lax
-from jax.experimental.mosaic.gpu import simulator
-from jax.experimental.mosaic.gpu.examples import sparse_mma_tiles_blackwell
+from jax.experimental.mosaic.gpu import simulator, sparsity
 
 TILE = 128
 SECONDS_FOR_1024 = 20.0
@@ -119,11 +118,9 @@ def measure(
   b = rng.integers(-3, 4, (k, n)).astype(np.float16)
   operands = [jnp.asarray(a), jnp.asarray(b)]
   if sparse:
-    a = sparse_mma_tiles_blackwell.prune(a)
-    values, positions = sparse_mma_tiles_blackwell.compress(a)
-    metadata = plgpu.format_tcgen05_sparse_metadata(
-        jnp.asarray(positions), jnp.float16
-    )
+    a = np.asarray(sparsity.prune(a))
+    values, positions = sparsity.compress(a)
+    metadata = plgpu.format_tcgen05_sparse_metadata(positions, jnp.float16)
     operands = [jnp.asarray(values), metadata, operands[1]]
   expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
 

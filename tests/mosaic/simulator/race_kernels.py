@@ -155,12 +155,10 @@ def _example() -> Kernel:
   example = sparse_mma_tiles_blackwell
   p = example.Problem(256, 64, 128, jnp.float16)
   rng = np.random.default_rng(2)
-  a = example.prune(rng.integers(-8, 9, (p.m, p.k)).astype(p.dtype))
+  a = rng.integers(-8, 9, (p.m, p.k)).astype(p.dtype)
   b = rng.integers(-8, 9, (p.k, p.n)).astype(p.dtype)
-  values, positions = example.compress(a)
-  metadata = plgpu.format_tcgen05_sparse_metadata(
-      jnp.asarray(positions), p.dtype
-  )
+  values, positions = sparsity.compress(a)
+  metadata = plgpu.format_tcgen05_sparse_metadata(positions, p.dtype)
   call = lambda *args: example.make_kernel(p)(*args)
   return _kernel(call, values, metadata, b)
 

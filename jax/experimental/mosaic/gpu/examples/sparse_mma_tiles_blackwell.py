@@ -38,6 +38,7 @@ from typing import Any
 import jax
 from jax._src.interpreters import mlir
 from jax.experimental.mosaic import gpu as mgpu
+from jax.experimental.mosaic.gpu import sparsity
 from jax.experimental.mosaic.gpu import tcgen05
 import jax.experimental.pallas.mosaic_gpu as plgpu
 import jax.numpy as jnp
@@ -48,48 +49,6 @@ import numpy as np
 TILE_M = 128
 TILE_N = 256
 A_SWIZZLE = 128
-
-
-def prune(a: np.ndarray) -> np.ndarray:
-  """Returns A with the smaller two of every four elements of a row zeroed.
-
-  Args:
-    a: Dense matrix of shape (M, K), K a multiple of 4.
-  """
-  m, k = a.shape
-  if k % 4:
-    raise ValueError(f"Expected K to be a multiple of 4, got {k}")
-  groups = a.reshape(m, k // 4, 4)
-  # Magnitudes as float64: the smallest int8 has no positive counterpart.
-  order = np.argsort(np.abs(groups.astype(np.float64)), axis=-1, kind="stable")
-  pruned = groups.copy()
-  np.put_along_axis(pruned, order[..., :2], 0, axis=-1)
-  return pruned.reshape(m, k)
-
-
-def compress(pruned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the values of a 2:4-sparse matrix and their positions.
-
-  Args:
-    pruned: Matrix of shape (M, K) with at most two nonzeros in every four
-      elements of a row.
-
-  Returns:
-    The values, of shape (M, K // 2), and their positions among the four, of
-    shape (M, K // 4, 2), dtype uint2, in ascending order.
-  """
-  m, k = pruned.shape
-  groups = pruned.reshape(m, k // 4, 4)
-  nonzero = groups != 0
-  if (nonzero.sum(axis=-1) > 2).any():
-    raise ValueError(
-        "Expected at most two nonzeros in every four elements of a row"
-    )
-  # Nonzeros first; a stable sort keeps ascending positions.
-  positions = np.argsort(~nonzero, axis=-1, kind="stable")[..., :2]
-  positions = np.sort(positions, axis=-1)
-  values = np.take_along_axis(groups, positions, axis=-1)
-  return values.reshape(m, k // 2), positions.astype(jnp.uint2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,11 +194,9 @@ def _run(p: Problem, rng: np.random.Generator) -> bool:
   """Runs a problem, prints what there is to know, returns if it is right."""
   a = _random(rng, (p.m, p.k), p.dtype)
   b = _random(rng, (p.k, p.n), p.dtype)
-  pruned = prune(a)
-  values, positions = compress(pruned)
-  metadata = plgpu.format_tcgen05_sparse_metadata(
-      jnp.asarray(positions), p.dtype
-  )
+  pruned = np.asarray(sparsity.prune(a))
+  values, positions = sparsity.compress(pruned)
+  metadata = plgpu.format_tcgen05_sparse_metadata(positions, p.dtype)
   args = (values, metadata, b)
 
   kernel = make_kernel(p)
