@@ -195,14 +195,14 @@ def _run(p: Problem, rng: np.random.Generator) -> bool:
   from jax.experimental.mosaic.gpu import sparsity  # pylint: disable=g-import-not-at-top
   a = _random(rng, (p.m, p.k), p.dtype)
   b = _random(rng, (p.k, p.n), p.dtype)
-  pruned = np.asarray(sparsity.prune(a))
+  pruned = sparsity.prune(jnp.asarray(a))
   values, positions = sparsity.compress(pruned)
   metadata = plgpu.format_tcgen05_sparse_metadata(positions, p.dtype)
   args = (values, metadata, b)
 
   kernel = make_kernel(p)
   result = np.asarray(kernel(*args)).astype(np.float64)
-  expected = pruned.astype(np.float64) @ b.astype(np.float64)
+  expected = np.asarray(pruned).astype(np.float64) @ b.astype(np.float64)
   error = np.abs(result - expected).max()
   # The tensor core rounds its sums to about 22 bits.
   exact = p.acc_dtype == jnp.int32
