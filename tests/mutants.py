@@ -22,11 +22,10 @@ only the mutants that those have to notice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent import futures
 import dataclasses
 import functools
-import os
 import pathlib
 import queue
 import subprocess
@@ -88,7 +87,7 @@ def _tiles(
   ]
 
 
-_MUTANTS = (
+MUTANTS = (
     # The stride of row tiles is off by one column, or by a tile.
     *_tiles(
         "return row_tiles(row) * columns_per_row_tile",
@@ -342,12 +341,15 @@ _MUTANTS = (
     Mutant(_TCGEN05, "np.split(value.registers, len(row_tiles), axis=0)",
            "np.split(value.registers, len(row_tiles), axis=0)[::-1]", _ROWS),
     # Allocations.
-    Mutant(_CORE, "key=lambda alloc: alloc.num_cols, reverse=True",
-           "key=lambda alloc: alloc.num_cols", _ALLOC),
-    Mutant(_CORE, "max(shape[0] // tcgen05.TMEM_ROWS, 1) * shape[1]",
-           "shape[1]", _ALLOC),
-    Mutant(_CORE, "if layout is None and bitwidth == 2:",
-           "if layout is None and bitwidth == 1:", _ALLOC),
+    Mutant(_CORE, "key=_num_cols, reverse=True", "key=_num_cols", _ALLOC),
+    Mutant(_CORE, "[_num_cols(alloc) for alloc in tmem_allocs]", "[]", _ALLOC),
+    Mutant(_LOWERING, "key=lambda alloc: alloc[0], reverse=True",
+           "key=lambda alloc: alloc[0]", _ALLOC),
+    Mutant(_LOWERING, "op.operation.move_before(permit.operation)", "pass",
+           _ALLOC),
+    Mutant(_LOWERING, "[num_cols for num_cols, _ in allocs]", "[]", _ALLOC),
+    Mutant(_TCGEN05, "total = sum(tmem_alloc_exact_ncols(n, exact=False)",
+           "total = sum(n", _ALLOC),
     Mutant(_LOWERING, "shape = cast(tuple[int, int], tuple(ref_ty.shape))",
            "shape = (128, ref_ty.shape[1])", _ALLOC),
     # GPU interpret mode: formats of metadata and scales.
@@ -367,6 +369,8 @@ _MUTANTS = (
     Mutant(_CALLBACKS,
            "self._read(key, shared_memory.access(key, transforms), clock)",
            "self._read(key, shared_memory.access(key, transforms), None)",
+           _INTERPRET_SPARSE),
+    Mutant(_CALLBACKS, "self.acc_key, False,\n", "self.a_key, False,\n",
            _INTERPRET_SPARSE),
     Mutant(_CALLBACKS, "self._read(self.a_key, self.a_access, clock)",
            "self._read(self.a_key, self.a_access, None)", _INTERPRET_SPARSE),
@@ -393,12 +397,7 @@ def _fails(root: pathlib.Path, tests: Sequence[str]) -> bool:
           *(f"tests/mosaic/{test}" for test in tests),
       ],
       cwd=root,
-      env={
-          **os.environ,
-          "PYTHONPATH": str(root),
-          "PYTHONDONTWRITEBYTECODE": "1",
-          "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),
-      },
+      env=trees.environment(root) | {"PYTHONDONTWRITEBYTECODE": "1"},
       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
   )
   # 1 is a failed test. Anything else is a fault of this script.
@@ -407,21 +406,19 @@ def _fails(root: pathlib.Path, tests: Sequence[str]) -> bool:
   return process.returncode == 1
 
 
-def _run(root: pathlib.Path, mutant: Mutant) -> bool:
-  """Returns whether a test fails for the mutant."""
-  path = root / mutant.path
-  text = path.read_text()
+def mutated(files: Mapping[str, bytes], mutant: Mutant) -> bytes:
+  """Returns the file of a mutant, changed.
+
+  Raises:
+    ValueError: If the place is not there exactly once.
+  """
+  text = files[mutant.path].decode()
   if text.count(mutant.old) != 1:
     raise ValueError(
         f"Expected {mutant.old!r} once in {mutant.path}, found it"
         f" {text.count(mutant.old)} times"
     )
-  try:
-    engine.write(root, {mutant.path: text.replace(
-        mutant.old, mutant.new).encode()})
-    return _fails(root, mutant.tests)
-  finally:
-    engine.write(root, {mutant.path: text.encode()})
+  return text.replace(mutant.old, mutant.new).encode()
 
 
 def main() -> int:
@@ -429,8 +426,18 @@ def main() -> int:
   files = engine.merged(engine.compute(tree, engine.load_series()))
   jobs = 2
   wanted = set(sys.argv[1:])
-  mutants = [m for m in _MUTANTS if not wanted or wanted & set(m.tests)]
+  mutants = [m for m in MUTANTS if not wanted or wanted & set(m.tests)]
+  changed = {mutant: mutated(files, mutant) for mutant in mutants}
   survivors = []
+
+  def run(root: pathlib.Path, mutant: Mutant) -> bool:
+    """Returns whether a test fails for the mutant."""
+    try:
+      engine.write(root, {mutant.path: changed[mutant]})
+      return _fails(root, mutant.tests)
+    finally:
+      engine.write(root, {mutant.path: files[mutant.path]})
+
   with tempfile.TemporaryDirectory() as folder:
     free: queue.Queue[pathlib.Path] = queue.Queue()
     for i in range(jobs):
@@ -454,7 +461,7 @@ def main() -> int:
       ):
         if failed:
           raise ValueError(f"Without a mutation, {', '.join(names)} fails")
-      verdicts = pool.map(functools.partial(in_tree, _run), mutants)
+      verdicts = pool.map(functools.partial(in_tree, run), mutants)
       for mutant, killed in zip(mutants, verdicts):
         verdict = "killed" if killed else "SURVIVED"
         change = f"{mutant.old!r} -> {mutant.new!r}"
