@@ -108,6 +108,12 @@ def _num_cols(alloc: _TMEMAlloc | _TMEMDialectAlloc) -> int:
         ),
         Edit(
             file=_LOWERING,
+            anchor="from . import launch_context as lc",
+            action="after",
+            code="from . import layout_inference",
+        ),
+        Edit(
+            file=_LOWERING,
             anchor=(
                 "@_register_lowering(mgpu.TmemAllocOp)\n"
                 "def _tmem_alloc_op_lowering_rule($$$ARGS)"
@@ -117,21 +123,9 @@ def _num_cols(alloc: _TMEMAlloc | _TMEMDialectAlloc) -> int:
             code='''
 def _tmem_num_cols(ref_ty: ir.MemRefType, layout_attr: ir.Attribute) -> int:
   """Returns the number of TMEM columns taken by a reference."""
-  layout = layouts_lib.from_layout_attr(layout_attr)
-  assert isinstance(layout, fa.TiledLayout)
-  tmem_layout = tcgen05.TMEMLayout(
-      layout.tiling, layout.warp_dims, layout.lane_dims, layout.vector_dim
-  )
+  layout = layout_inference._tmem_layout_from_layout_attr(layout_attr)
   shape = cast(tuple[int, int], tuple(ref_ty.shape))
-  return tmem_layout.cols_in_shape(shape, utils.bitwidth(ref_ty.element_type))
-
-
-def _nested_ops(op: ir.OpView | ir.Operation) -> Iterable[ir.OpView]:
-  for region in op.regions:
-    for block in region:
-      for nested in block:
-        yield nested
-        yield from _nested_ops(nested)
+  return layout.cols_in_shape(shape, utils.bitwidth(ref_ty.element_type))
 
 
 def order_tmem_allocs(module: ir.Module) -> None:
@@ -143,9 +137,15 @@ def order_tmem_allocs(module: ir.Module) -> None:
   Raises:
     ValueError: If they take more columns than there are.
   """
-  for permit in list(_nested_ops(module.operation)):
-    if not isinstance(permit, mgpu.TmemRelinquishAllocPermitOp):
-      continue
+  permits = []
+
+  def find_permits(op: ir.OpView):
+    if isinstance(op, mgpu.TmemRelinquishAllocPermitOp):
+      permits.append(op)
+
+  for op in module.body:
+    layout_inference.traverse_op(op, find_permits)
+  for permit in permits:
     allocs = []
     for op in permit.operation.block:
       if isinstance(op, mgpu.TmemAllocOp):
