@@ -18,8 +18,9 @@ For every release, as a wheel and laid out as a checkout: all anchors are found,
 the exported mails apply with `git am` to exactly what `apply` gives, and
 exporting twice gives the same bytes. After each patch the touched files compile,
 import only modules that are there and pass JAX's linter, and in the end JAX's
-type checker finds nothing new in them. On the release that our wheel is built from, that also holds after each
-patch, the package imports and the patch's tests pass.
+type checker finds nothing new in them. On the release that our wheel is built
+from, that also holds after each patch, the package imports and the patch's tests
+pass.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ def check_new_files(series: Iterable[Patch]) -> None:
       if edit.file in brought and not edit.versions:
         raise PatchError(
             f"Patch {patch.subject!r}: edits {edit.file}, which the series"
-            " itself brings; change the file in this repository instead, or name"
-            " the versions that need the edit"
+            " itself brings; change the file in this repository instead, or"
+            " name the versions that need the edit"
         )
 
 
@@ -226,7 +226,7 @@ def compute(
     for path in patch.tests if tests else ():
       if path not in state:
         files[path] = _bring(path, patch, tree, repo)
-    edited = set()
+    edited = {}  # In the order of the edits.
     for edit in tree.edits(patch):
       old = files.get(edit.file, state.get(edit.file))
       if old is None:
@@ -234,9 +234,8 @@ def compute(
       if old is None and not tests and not edit.file.startswith("jax/"):
         continue  # A test that some release needs otherwise.
       files[edit.file] = apply_edit(old, edit, patch, tree)
-      edited.add(edit.file)
-    for path in edited:
-      old = state.get(path, tree.read(path))
+      edited[edit.file] = state.get(edit.file, tree.read(edit.file))
+    for path, old in edited.items():
       _check_parses(path, old, files[path], patch, tree)
     state |= files
     steps.append(Step(patch, files))

@@ -156,10 +156,12 @@ def inspect(
     histories[path] = [content]
     if path.startswith("tests/"):  # May have been left out.
       histories[path].append([None] * len(content))
-  edited = {e.file: None for p in series for e in tree.edits(p)}
-  for path in edited.keys() - histories.keys():
-    now[path] = tree.read(path)
-    histories[path] = list(_histories(path, now[path], series, tree, release))
+  for path in dict.fromkeys(e.file for p in series for e in tree.edits(p)):
+    if path not in histories:
+      now[path] = tree.read(path)
+      histories[path] = list(
+          _histories(path, now[path], series, tree, release)
+      )
 
   def explained(path: str, count: int) -> Iterator[list[bytes | None]]:
     for history in histories[path]:

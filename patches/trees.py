@@ -126,6 +126,8 @@ def environment(tree: pathlib.Path) -> dict[str, str]:
   # The same result with and without a GPU, and compiling for another one
   # works. Set it yourself to test on a GPU.
   env.setdefault("JAX_PLATFORMS", "cpu")
+  # Trees share what they compile.
+  env.setdefault("MOSAIC_GPU_DEVICELESS_CACHE", str(cache() / "kernels"))
   env.pop("PYTHONSAFEPATH", None)
   return env
 

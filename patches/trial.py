@@ -66,13 +66,10 @@ def _try(base: str, jobs: int) -> str:
   trees.copy(tree.root, root)
   engine.write(root, files)
   tests = list(dict.fromkeys(t for patch in series for t in patch.tests))
-  env = trees.environment(root)
-  env.setdefault(
-      "MOSAIC_GPU_DEVICELESS_CACHE", str(trees.cache() / "kernels")
-  )
   output = _run(
       [python, "-m", "pytest", "-q", "-n", str(jobs), "-p", "no:cacheprovider",
-       "--rootdir", root, *tests], root, env, log=folder / "pytest.log",
+       "--rootdir", root, *tests],
+      root, trees.environment(root), log=folder / "pytest.log",
   )
   last = output.strip().splitlines()[-1].strip("= ")
   return f"{len(series)} patches, {len(tests)} test files: {last}"

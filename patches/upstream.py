@@ -107,23 +107,24 @@ def compare(
           _run(python, root, folder, tests, jobs, scratch, simulate)
       )
   before, after = found
-  for line in differences(before, after):
+  different = differences(before, after)
+  for line in different:
     print(line)
-  worse = [t for t in before if before[t] != after.get(t) != "passed"]
+  worsened = worse(before, after)
   counts = collections.Counter(before.values())
   shown = ", ".join(f"{n} {what}" for what, n in sorted(counts.items()))
   print(
       f"{base}: {len(before)} tests of {len(tests)} files without the patches:"
-      f" {shown}; with them, {len(differences(before, after))} differ,"
-      f" {len(worse)} for the worse"
+      f" {shown}; with them, {len(different)} differ,"
+      f" {len(worsened)} for the worse"
   )
-  return 1 if worse else 0
+  return 1 if worsened else 0
 
 
 def find(
     folder: pathlib.Path, files: Sequence[str], default: Sequence[str] = FILES
 ) -> list[pathlib.Path]:
-  """Returns the tests that are meant: those given, or what is there of others."""
+  """Returns the tests that are given, or what is there of the default."""
   places = [folder, folder / "tests/mosaic", folder / "tests/pallas"]
   found = [
       next((p / f for p in places if (p / f).is_file()), None)
@@ -134,8 +135,8 @@ def find(
   if missing or not result:
     raise PatchError(
         f"Expected {folder} to be a checkout of JAX or a folder with tests,"
-        f" found no {', '.join(missing or default)} in it or in its tests/mosaic or"
-        " tests/pallas"
+        f" found no {', '.join(missing or default)} in it or in its"
+        " tests/mosaic or tests/pallas"
     )
   return result
 
@@ -160,6 +161,14 @@ def differences(
       f" {after.get(test, 'missing')} with them"
       for test in sorted(before.keys() | after.keys())
       if before.get(test) != after.get(test)
+  ]
+
+
+def worse(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+  """Returns the tests that have another result, unless they pass now."""
+  return [
+      test for test in sorted(before.keys() | after.keys())
+      if after.get(test) not in (before.get(test), "passed")
   ]
 
 
@@ -193,9 +202,6 @@ def _run(
     shutil.copy(_PLUGIN, scratch)
     options = ["-p", _PLUGIN.stem, "-k", _SIMULATED_TESTS]
     env |= {"MOSAIC_GPU_SIMULATE": "1", "JAX_PLATFORMS": "cpu"}
-    env.setdefault(
-        "MOSAIC_GPU_DEVICELESS_CACHE", str(trees.cache() / "kernels")
-    )
   result = subprocess.run(
       [str(python), "-m", "pytest", "-q", "-n", str(jobs), "-c", os.devnull,
        "--rootdir", str(folder.absolute()), "-p", "no:cacheprovider",

@@ -163,6 +163,11 @@ class UpstreamTest(absltest.TestCase):
          "b: missing without the patches, passed with them"],
     )
 
+  def test_what_is_worse(self):
+    before = dict(a="passed", b="failure", c="failure", d="passed", e="failure")
+    after = dict(b="passed", c="failure", d="skipped", e="skipped", f="failure")
+    self.assertEqual(upstream.worse(before, after), ["a", "d", "e", "f"])
+
   def test_tests_that_do_not_load(self):
     self.tests.write_text("import nothing_of_this_name\n")
     with self.assertRaisesRegex(PatchError, "(?s)exit code .*nothing_of_this"):
