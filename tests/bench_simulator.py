@@ -121,7 +121,7 @@ def measure(
     a = np.asarray(sparsity.prune(a))
     values, positions = sparsity.compress(a)
     metadata = plgpu.format_tcgen05_sparse_metadata(positions, jnp.float16)
-    operands = [jnp.asarray(values), metadata, operands[1]]
+    operands = [values, metadata, operands[1]]
   expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
 
   def timed(kernel: Callable) -> float:

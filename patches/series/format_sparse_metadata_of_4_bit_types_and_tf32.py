@@ -91,14 +91,14 @@ raise ValueError(
         Edit(
             file=_HELPERS,
             scope="format_tcgen05_sparse_metadata",
-            anchor="bitsize == 8",
-            code="bitsize in (4, 8)",
-        ),
-        Edit(
-            file=_HELPERS,
-            scope="format_tcgen05_sparse_metadata",
-            anchor="bitsize == 16",
-            code="bitsize in (16, 32)",
+            anchor="if bitsize == 8:\n  $NARROW\nelif bitsize == 16:\n  $WIDE\n"
+            "else:\n  $OTHERS",
+            code="""
+if bitsize in (4, 8):
+  $NARROW
+else:
+  $WIDE
+""",
         ),
     ),
     tests=("tests/mosaic/pallas_sparse_metadata_format_test.py",),

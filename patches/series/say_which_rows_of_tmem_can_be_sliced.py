@@ -40,7 +40,7 @@ compiled with ptxas for sm_100a.
             action="before",
             code="""
 def _check_tmem_row_slices(ctx: DerivationContext) -> None:
-  \"""Raises a `ValueError` if TMEM is sliced along rows, but not by row tiles.\"""
+  \"""Raises a `ValueError` if rows of TMEM are sliced, but not by row tiles.\"""
   tile_rows = tcgen05.TMEM_ROWS
   for value_sites in ctx.value_sites_for_variable.values():
     for op in (value_site.operation for value_site in value_sites):
@@ -85,7 +85,9 @@ def _check_tmem_row_slices(ctx: DerivationContext) -> None:
             file=_LAYOUT_INFERENCE,
             scope="_check_tmem_row_slices",
             anchor="_construct_value_error_with_op_stacktrace($$$MESSAGE, op)",
-            code="_construct_value_error_with_op_stacktrace($$$MESSAGE, op.operation)",
+            code="""
+_construct_value_error_with_op_stacktrace($$$MESSAGE, op.operation)
+""",
             versions=("0.11.1",),
         ),
     ),

@@ -92,6 +92,13 @@ class SimulatorHookTest(test_util.TestCase):
     rule.assert_called_once()
     self.assertIn("mosaic_gpu", lowered.as_text())
 
+  def test_rule_is_not_called_for_a_gpu(self):
+    kernel, rule = _mosaic_kernel(), mock.Mock(side_effect=_add_one)
+    with mock.patch.object(core, "simulated_lowering_rule", rule):
+      compiled = deviceless.compile_kernel(kernel, _X)
+    rule.assert_not_called()
+    self.assertIn(".target sm_100a", compiled.ptx)
+
   @parameterized.product(make_kernel=_KERNELS)
   def test_without_a_rule(self, make_kernel):
     # The lowering for CUDA, of which the CPU's backend makes nothing.

@@ -123,6 +123,11 @@ class SparsityTest(parameterized.TestCase):
     a = np.array([[np.inf, np.nan, np.nan, -np.inf]], np.float32)
     self.assertEqual(sparsity.kept_positions(a).tolist(), [[[2, 3], [0, 1]]])
 
+  def test_smallest_integer(self):
+    # Its positive counterpart is no int8.
+    a = np.array([[-128, 127, 3, -5]], np.int8)
+    self.assertEqual(sparsity.prune(a).tolist(), [[-128, 127, 0, 0]])
+
   def test_given_positions(self):
     a = np.arange(8, dtype=np.float16)[None] + 1
     positions = jnp.asarray([[[0, 3], [1, 2]]], jnp.uint8)

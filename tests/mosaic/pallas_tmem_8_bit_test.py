@@ -101,6 +101,5 @@ class PallasTmem8BitTest(test_util.TestCase):
       self.assertTrue(is_valid(tmem_layout.as_tiled_layout()))
 
 
-
 if __name__ == "__main__":
   absltest.main()
